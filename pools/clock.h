@@ -1,0 +1,17 @@
+/* clock.h - the monotonic clock that every time in Millwright is read from.
+ *
+ * Threads: any thread; nothing here blocks. */
+#ifndef MILLWRIGHT_CLOCK_H
+#define MILLWRIGHT_CLOCK_H
+
+#include <stdint.h>
+
+#define MW_NS_PER_US UINT64_C(1000)
+#define MW_NS_PER_MS UINT64_C(1000000)
+#define MW_NS_PER_S  UINT64_C(1000000000)
+
+/* Nanoseconds since an arbitrary fixed point (CLOCK_MONOTONIC).
+ * Runs on: any thread, also in a signal handler. Does not block. */
+uint64_t mw_clock_ns(void);
+
+#endif

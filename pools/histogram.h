@@ -1,0 +1,40 @@
+/* histogram.h - a fixed-size log-linear histogram: 16 steps per power of two, so a value is known
+ * to 1/16 of itself (6.25 %) over the whole range of 64 bits, in 8 KiB, with no allocation.
+ *
+ * Ownership:  the caller's storage; all zero bytes is an empty histogram.
+ * Threads:    record and read from any thread at once; nothing blocks. A reader may see a value
+ *             counted and not yet summed; counts never go back.
+ * Bounds:     MW_HISTOGRAM_BUCKETS buckets. */
+#ifndef MILLWRIGHT_HISTOGRAM_H
+#define MILLWRIGHT_HISTOGRAM_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MW_HISTOGRAM_STEP_BITS 4
+#define MW_HISTOGRAM_BUCKETS   ((64 - MW_HISTOGRAM_STEP_BITS + 1) << MW_HISTOGRAM_STEP_BITS)
+
+struct mw_histogram {
+    _Atomic uint64_t counts[MW_HISTOGRAM_BUCKETS];
+    _Atomic uint64_t sum;
+    _Atomic uint64_t max;
+};
+
+/* Count one value (by convention nanoseconds). Runs on: any thread. Does not block. */
+void mw_histogram_record(struct mw_histogram *histogram, uint64_t value);
+
+/* How many values were recorded. */
+uint64_t mw_histogram_count(const struct mw_histogram *histogram);
+
+/* How many recorded values lie in buckets wholly at or below `value`. */
+uint64_t mw_histogram_count_below(const struct mw_histogram *histogram, uint64_t value);
+
+/* Upper bound of the bucket that holds the `quantile` (0..1) of the values; never above the
+ * largest value recorded. 0 when empty. */
+uint64_t mw_histogram_quantile(const struct mw_histogram *histogram, double quantile);
+
+uint64_t mw_histogram_sum(const struct mw_histogram *histogram);
+uint64_t mw_histogram_max(const struct mw_histogram *histogram);
+
+#endif

@@ -1,0 +1,71 @@
+/* pool.h - the shared worker pool: short pieces of IO work, between a minimum and a maximum of
+ * threads.
+ *
+ * A worker is started for an item that finds nobody idle, up to max_threads; workers above
+ * min_threads leave after idle_ms without work. Items start in the order of their submission.
+ *
+ * Ownership:  an item is the caller's; the pool borrows it from submit until it calls fn, and does
+ *             not touch it again.
+ * Threads:    submit and snapshot from any thread, also from inside an item. Workers are named
+ *             mw-pool and record the kind MW_THREAD_POOL.
+ * Bounds:     queue_max waiting items, max_threads workers; both fixed at mw_pool_new. */
+#ifndef MILLWRIGHT_POOL_H
+#define MILLWRIGHT_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MW_POOL_MAX_THREADS_DEFAULT 16u
+#define MW_POOL_MAX_THREADS_LIMIT   1024u
+#define MW_POOL_QUEUE_MAX_DEFAULT   4096u
+#define MW_POOL_IDLE_MS_DEFAULT     20000u
+
+struct mw_pool;
+
+struct mw_pool_item {
+    void (*fn)(struct mw_pool_item *item); /* set by the caller */
+    /* private to the pool until fn is called */
+    struct mw_pool_item *next;
+    uint64_t leaf;      /* the leaf it was submitted from, see flow.h */
+    uint64_t queued_ns; /* when it was submitted */
+};
+
+/* Zero means the default of each. */
+struct mw_pool_options {
+    unsigned min_threads; /* default: effective CPUs; never above max_threads */
+    unsigned max_threads; /* default MW_POOL_MAX_THREADS_DEFAULT; at most the LIMIT */
+    unsigned queue_max;   /* default MW_POOL_QUEUE_MAX_DEFAULT */
+    unsigned idle_ms;     /* default MW_POOL_IDLE_MS_DEFAULT */
+    size_t stack_bytes;   /* default: the system's */
+};
+
+struct mw_pool_stats {
+    unsigned threads;
+    unsigned busy;
+    unsigned min_threads;
+    unsigned max_threads;
+    unsigned pending;
+    unsigned queue_max;
+    uint64_t completed;
+    uint64_t rejected;
+    uint64_t start_failures; /* threads that the system refused to start */
+    uint64_t oldest_pending_ns; /* age of the item that has waited longest; 0 when none waits */
+};
+
+/* Make a pool; no thread is started yet.
+ * Returns 0, -EINVAL (a limit exceeded, min above max) or -ENOMEM. Does not block. */
+int mw_pool_new(struct mw_pool **out, const struct mw_pool_options *options);
+
+/* Finish what is queued, end every worker, release the pool. NULL is fine.
+ * Nobody may submit any more. Runs on: any thread but a worker of this pool. Blocks. */
+void mw_pool_free(struct mw_pool *pool);
+
+/* Queue `item`. Returns 0, or -EAGAIN at once when queue_max items wait, or when no worker exists
+ * and the system refuses to start one; the item is then untouched.
+ * Runs on: any thread. Does not block (it may start a thread). */
+int mw_pool_submit(struct mw_pool *pool, struct mw_pool_item *item);
+
+/* What the pool does right now. Runs on: any thread. Holds the pool's lock for a moment. */
+void mw_pool_snapshot(struct mw_pool *pool, struct mw_pool_stats *stats);
+
+#endif

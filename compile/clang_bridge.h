@@ -1,0 +1,60 @@
+/* clang_bridge.h - the C face of the one C++ file: clang's code generator has no C API.
+ *
+ * Private to compile/. No exception leaves it; no C++ type shows in it.
+ *
+ * Ownership:  a job only points; on_diagnostic's argument lives during the call only; the
+ *             artifact is malloc'ed and goes to the caller.
+ * Threads:    any thread, many at once, after mw_bridge_init. */
+#ifndef MW_CLANG_BRIDGE_H
+#define MW_CLANG_BRIDGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <millwright/diagnostic.h>
+#include <millwright/request.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mw_bridge_job {
+    const char *clang_path;
+    const char *directory;
+    const char *main;
+    const struct mw_source_file *files;
+    size_t file_count;
+    const char *const *args;
+    size_t arg_count;
+    const char *const *readable_dirs; /* NULL: the whole file system */
+    size_t readable_count;
+    enum mw_emit_kind emit;
+    uint64_t artifact_bytes_max;
+    int (*on_diagnostic)(void *user, const struct mw_diagnostic *diagnostic);
+    void *user;
+};
+
+struct mw_bridge_result {
+    int ok;
+    char *artifact;
+    size_t artifact_bytes;
+    int has_inline_asm; /* the unit holds inline assembly, which may read any file */
+    int reads_clock;    /* __DATE__, __TIME__ or __TIMESTAMP__ was expanded */
+};
+
+/* Register targets; once per process, from any thread. */
+void mw_bridge_init(void);
+
+/* "Debian clang version 19.1.7 (3~deb12u1)", "19.1.7", "x86_64-pc-linux-gnu": static texts. */
+const char *mw_bridge_full_version(void);
+const char *mw_bridge_version(void);
+const char *mw_bridge_target(void);
+
+/* Returns 0 when the compiler ran, -ENOMEM, -E2BIG or -EIO. */
+int mw_bridge_run(const struct mw_bridge_job *job, struct mw_bridge_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,22 @@
+/* diagnose.h - diagnostics alone, through libclang: the failure path when an emit cannot explain
+ * itself, and the second opinion on a parse.
+ *
+ * Ownership:  fills a caller's list; see diagnostic.h.
+ * Threads:    any thread, many at once. libclang starts a thread of its own for each parse unless
+ *             LIBCLANG_NOTHREADS is in the environment: mw_compile_init puts it there. */
+#ifndef MILLWRIGHT_DIAGNOSE_H
+#define MILLWRIGHT_DIAGNOSE_H
+
+#include <millwright/diagnostic.h>
+#include <millwright/options.h>
+#include <millwright/request.h>
+#include <millwright/toolchain.h>
+
+/* Parse the request and add what libclang finds to `list`, warnings off when `errors_only`.
+ * Returns 0, -ENOMEM, or -EIO (libclang gave no translation unit).
+ * Runs on: any thread. Blocks for as long as the parse takes. */
+int mw_diagnose(const struct mw_toolchain *toolchain, const struct mw_options *options,
+                const struct mw_compile_request *request, bool errors_only,
+                struct mw_diagnostics *list);
+
+#endif

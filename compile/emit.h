@@ -1,0 +1,53 @@
+/* emit.h - one compile, from checked request to bytes and diagnostics: the CPU leaf.
+ *
+ * A plain blocking function: it starts no thread, knows no lane, reads the request's files from
+ * memory and of the disk only the toolchain's directories (all of it under read_disk).
+ *
+ * Ownership:  the result is the caller's; release it with mw_compile_result_fini.
+ * Threads:    any thread with at least 8 MiB of stack, many at once. Call mw_compile_init before
+ *             any thread exists.
+ * Bounds:     artifacts of at most MW_ARTIFACT_BYTES_MAX; diagnostics as diagnostic.h says. */
+#ifndef MILLWRIGHT_EMIT_H
+#define MILLWRIGHT_EMIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <millwright/diagnostic.h>
+#include <millwright/options.h>
+#include <millwright/request.h>
+#include <millwright/toolchain.h>
+
+#define MW_ARTIFACT_BYTES_MAX (UINT64_C(512) << 20)
+
+struct mw_compile_result {
+    bool ok;        /* the compiler succeeded; warnings do not matter */
+    char *artifact; /* NULL when there is none (failed, or MW_EMIT_NONE) */
+    size_t artifact_bytes;
+    struct mw_diagnostics diagnostics;
+    const char *not_storable; /* NULL; or why the bytes depend on more than the key knows:
+                                 static text such as "inline assembly may read files" */
+};
+
+/* Make the process fit to compile: turn libclang's hidden per-parse thread off
+ * (LIBCLANG_NOTHREADS, read at each parse, so it must be set before any thread exists) and
+ * remove what clang would obey from the environment (CPATH, COMPILER_PATH ...).
+ * Returns 0 or -ENOMEM. Runs on: the main thread, before any other exists. */
+int mw_compile_init(void);
+
+/* Compile and collect artifact and diagnostics from one parse (the emit leaf).
+ * Returns 0 when the compiler ran, whatever it found; -ENOMEM; -E2BIG (artifact over the bound);
+ * -EIO (the compiler broke down; the diagnostics say where).
+ * Runs on: any thread. Blocks for as long as the compile takes. */
+int mw_emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
+            const struct mw_compile_request *request, struct mw_compile_result *result);
+
+/* The leaf that the lane runs: mw_emit, and where that failed without an error among the kept
+ * diagnostics, mw_diagnose for the explanation (the failure path of seed 002).
+ * Returns and runs as mw_emit. */
+int mw_compile(const struct mw_toolchain *toolchain, const struct mw_options *options,
+               const struct mw_compile_request *request, struct mw_compile_result *result);
+
+void mw_compile_result_fini(struct mw_compile_result *result);
+
+#endif

@@ -1,0 +1,23 @@
+/* flags.h - the flag policy: an allow-list from one table; what is not on it is refused.
+ *
+ * Each entry says how the flag takes its value, what the value must look like, and for known
+ * dangerous families why they are refused. Everything else is refused as unknown.
+ *
+ * Threads: any thread; nothing here blocks. */
+#ifndef MILLWRIGHT_FLAGS_H
+#define MILLWRIGHT_FLAGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <millwright/refusal.h>
+
+/* Look at args[0] and, where the flag takes its value separately, args[1].
+ * `read_disk` allows include paths outside the request (a user's own compile).
+ * Returns how many arguments were used (1 or 2) with the canonical single argument allocated in
+ * *canonical (the caller frees it; "" when the flag changes nothing and is dropped); -EPERM with
+ * the flag and the reason in `refusal`; -ENOMEM. */
+int mw_flag_check(const char *const *args, size_t count, bool read_disk, char **canonical,
+                  struct mw_refusal *refusal);
+
+#endif

@@ -1,0 +1,48 @@
+/* toolchain.h - the compiler this process holds, and the directories it may read.
+ *
+ * A compile of a request reads the request's files and these directories, nothing else; so the
+ * content key is known before the parse. The stamp covers every file below the directories; it is
+ * taken once and kept exact by inotify: the kernel queues an event before the change is visible
+ * to anyone, and the next mw_toolchain_stamp sees it and walks again.
+ *
+ * Ownership:  mw_toolchain_new allocates, mw_toolchain_free releases.
+ * Threads:    any thread. mw_toolchain_stamp blocks on the disk after a change (a walk of some
+ *             thousand files), else not; call it from an IO pool.
+ * Bounds:     at most MW_TOOLCHAIN_FILES_MAX files are stamped; more is -E2BIG. */
+#ifndef MILLWRIGHT_TOOLCHAIN_H
+#define MILLWRIGHT_TOOLCHAIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MW_TOOLCHAIN_STAMP_BYTES 32u
+#define MW_TOOLCHAIN_FILES_MAX   1000000u
+
+struct mw_toolchain;
+
+/* Load the code generator's targets (once per process) and find the directories.
+ * Returns 0, -ENOENT (no clang resource directory: install libclang-common), -ENOMEM. */
+int mw_toolchain_new(struct mw_toolchain **out);
+void mw_toolchain_free(struct mw_toolchain *toolchain);
+
+/* The compiler's build identity: full version, default target, and size and time of its library
+ * files. Two builds that may emit different bytes differ here. */
+const char *mw_toolchain_identity(const struct mw_toolchain *toolchain);
+
+/* "19.1.7" */
+const char *mw_toolchain_version(const struct mw_toolchain *toolchain);
+
+/* "x86_64-pc-linux-gnu" */
+const char *mw_toolchain_target(const struct mw_toolchain *toolchain);
+
+/* The path the driver believes it was started as; it derives the resource directory from it. */
+const char *mw_toolchain_clang_path(const struct mw_toolchain *toolchain);
+
+/* Absolute directories that a compile may read. NULL-terminated. */
+const char *const *mw_toolchain_dirs(const struct mw_toolchain *toolchain, size_t *count);
+
+/* SHA-256 over path, size, time and inode of every file below the directories.
+ * Returns 0, -E2BIG, -ENOMEM or an error of the disk. */
+int mw_toolchain_stamp(struct mw_toolchain *toolchain, uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES]);
+
+#endif

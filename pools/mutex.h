@@ -1,8 +1,10 @@
 /* mutex.h - a pthread mutex and condition variable whose misuse stops the program at once.
  *
  * A failing lock is a programmer's error (an uninitialised or destroyed mutex), so it asserts, in
- * release builds too. The attributes let clang prove at compile time that what `MW_GUARDED_BY`
- * names is touched only under its lock.
+ * release builds too. The attributes let clang prove at compile time that a function which needs
+ * a lock (MW_REQUIRES) is called with it, and that no lock leaks. MW_GUARDED_BY is for variables of
+ * file scope: in C, clang 19 cannot tie a field to a lock of its own struct, so there a comment
+ * says what the lock guards.
  *
  * Threads: any thread; mw_mutex_lock and mw_cond_wait* block. Condition variables use
  *          CLOCK_MONOTONIC. */

@@ -48,7 +48,7 @@ struct mw_pool_stats {
     unsigned queue_max;
     uint64_t completed;
     uint64_t rejected;
-    uint64_t start_failures; /* threads that the system refused to start */
+    uint64_t start_failures;    /* threads that the system refused to start */
     uint64_t oldest_pending_ns; /* age of the item that has waited longest; 0 when none waits */
 };
 
@@ -64,6 +64,12 @@ void mw_pool_free(struct mw_pool *pool);
  * and the system refuses to start one; the item is then untouched.
  * Runs on: any thread. Does not block (it may start a thread). */
 int mw_pool_submit(struct mw_pool *pool, struct mw_pool_item *item);
+
+/* Queue `item` behind all others from inside an item that is about to return: the calling worker
+ * itself looks at the queue next, so nobody is woken and no thread is started. At most once in an
+ * item. Returns 0, or -EAGAIN when queue_max items wait; the item is then untouched.
+ * Runs on: a worker of this pool, inside an item. Does not block. */
+int mw_pool_yield(struct mw_pool *pool, struct mw_pool_item *item);
 
 /* What the pool does right now. Runs on: any thread. Holds the pool's lock for a moment. */
 void mw_pool_snapshot(struct mw_pool *pool, struct mw_pool_stats *stats);

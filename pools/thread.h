@@ -33,7 +33,8 @@ struct mw_thread {
     pthread_t os;
 };
 
-/* Start a thread that runs fn(arg) with every signal blocked.
+/* Start a thread that runs fn(arg) with every signal blocked but those that a fault of its own
+ * raises (SIGSEGV and its like), so that the host's crash handler still sees them.
  * Returns 0, -EINVAL (name or nice out of range), -EAGAIN or -ENOMEM (the system has no room).
  * A nice value that the system refuses is ignored: it is a hint, never a reason to lose work.
  * Runs on: any thread. Blocks only as long as the system takes to create a thread. */
@@ -44,8 +45,9 @@ int mw_thread_start(struct mw_thread *thread, const struct mw_thread_options *op
  * Runs on: any thread but that one. Blocks. */
 void mw_thread_join(struct mw_thread *thread);
 
-/* Record the calling thread as `kind` and give it that kind's name (the loop's thread does this;
- * threads from mw_thread_start already have). Runs on: the thread meant. Does not block. */
+/* Record the calling thread as `kind` and give it that kind's name, if it is one of ours (the
+ * loop's thread does this; threads from mw_thread_start already have). Runs on: the thread meant.
+ * Does not block. */
 void mw_thread_adopt(enum mw_thread_kind kind);
 
 /* What the calling thread recorded at its entry. Runs on: any thread. Does not block. */

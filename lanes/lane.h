@@ -41,16 +41,17 @@ enum mw_job_state { MW_JOB_IDLE = 0, MW_JOB_QUEUED, MW_JOB_RUNNING };
 
 struct mw_job {
     /* set by the caller; the whole struct starts as zero bytes */
-    int (*fn)(struct mw_job *job);               /* the leaf; its return is handed to done() */
+    int (*fn)(struct mw_job *job);                /* the leaf; its return is handed to done() */
     void (*done)(struct mw_job *job, int status); /* may be NULL */
     uint64_t deadline_ns; /* on mw_clock_ns: not started by then, done(-ETIMEDOUT); 0: never */
     /* written by the lane, readable in fn() and done() */
-    uint64_t queued_ns;                /* when it was submitted */
-    uint64_t started_ns;               /* when fn was called; 0: never */
-    uint64_t ended_ns;                 /* when fn returned; 0: never */
-    enum mw_thread_kind ran_on;        /* recorded kind of the thread that ran fn */
-    uint64_t leaf;                     /* this run's id, see flow.h */
+    uint64_t queued_ns;         /* when it was submitted */
+    uint64_t started_ns;        /* when fn was called; 0: never */
+    uint64_t ended_ns;          /* when fn returned; 0: never */
+    enum mw_thread_kind ran_on; /* recorded kind of the thread that ran fn */
+    uint64_t leaf;              /* this run's id, see flow.h */
     /* private */
+    _Atomic(struct mw_lane *) lane; /* the lane that has it; NULL: none */
     struct mw_job *prev, *next;
     uint64_t parent_leaf;
     enum mw_job_state state;

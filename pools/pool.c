@@ -13,6 +13,8 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "cpus.h"
@@ -28,6 +30,7 @@ struct worker {
     struct mw_thread thread;
     struct mw_cond wake; /* signalled when `woken` is set or the pool closes */
     bool woken;
+    bool slow;    /* its nice value is above the process's, see worker_is_slow */
     bool yielded; /* the item that it runs has called mw_pool_yield */
 };
 
@@ -65,6 +68,7 @@ static void workers_fini(struct mw_pool *pool, unsigned count);
 static int worker_bring(struct mw_pool *pool) MW_REQUIRES(pool->lock);
 static int worker_start(struct mw_pool *pool) MW_REQUIRES(pool->lock);
 static void worker_main(void *arg);
+static bool worker_is_slow(void);
 static bool worker_park(struct mw_pool *pool, struct worker *worker) MW_REQUIRES(pool->lock);
 static void worker_unlist(struct mw_pool *pool, struct worker *worker) MW_REQUIRES(pool->lock);
 static bool worker_leave(struct mw_pool *pool, struct worker *worker, struct mw_thread *before)
@@ -139,14 +143,13 @@ int mw_pool_submit(struct mw_pool *pool, struct mw_pool_item *item)
 
     assert(item->fn != NULL);
     mw_mutex_lock(&pool->lock);
-    if (pool->pending == pool->limits.queue_max)
-        error = -EAGAIN;
-    else if (worker_bring(pool) != 0 && pool->threads == 0)
-        error = -EAGAIN;
-    if (error == 0)
-        item_push(pool, item);
-    else
+    if (pool->pending == pool->limits.queue_max ||
+        (worker_bring(pool) != 0 && pool->threads == 0)) {
         pool->rejected++;
+        error = -EAGAIN;
+    } else {
+        item_push(pool, item);
+    }
     pool_check(pool);
     mw_mutex_unlock(&pool->lock);
     return error;
@@ -284,9 +287,12 @@ static void worker_main(void *arg)
     struct mw_pool *pool = worker->pool;
     struct mw_thread before;
     bool has_before;
+    bool slow;
 
     self = worker;
+    slow = worker_is_slow();
     mw_mutex_lock(&pool->lock);
+    worker->slow = slow;
     do {
         pool->coming--;
         while (pool->head != NULL)
@@ -298,13 +304,21 @@ static void worker_main(void *arg)
         mw_thread_join(&before);
 }
 
+/* A worker that a lane's thread had to start (from done(), say) inherits that thread's nice value,
+ * and without privilege cannot lower it. It serves the moment's need; then it leaves rather than
+ * park, so that a pool never fills up with workers that run only when nobody else does. */
+static bool worker_is_slow(void)
+{
+    return getpriority(PRIO_PROCESS, (id_t)gettid()) > getpriority(PRIO_PROCESS, (id_t)getpid());
+}
+
 /* Wait for work. Returns false when this worker should leave. */
 static bool worker_park(struct mw_pool *pool, struct worker *worker)
 {
     uint64_t deadline = mw_clock_ns() + pool->limits.idle_ms * MW_NS_PER_MS;
     bool in_time = true;
 
-    if (pool->closing)
+    if (pool->closing || worker->slow)
         return false;
     worker->woken = false;
     worker->next = pool->idle;

@@ -18,6 +18,10 @@
 #define MW_DIAGNOSTIC_FIXITS_MAX     16u
 #define MW_DIAGNOSTIC_TEXT_BYTES_MAX 4096u
 
+/* The message of the note that says by which line a file came in, outermost first. Printing shows
+ * these notes as clang does: as "In file included from", before the entry that they belong to. */
+#define MW_DIAGNOSTIC_INCLUDED_HERE "in file included from here"
+
 enum mw_severity {
     MW_SEVERITY_NOTE = 0,
     MW_SEVERITY_REMARK,
@@ -59,6 +63,7 @@ struct mw_diagnostics {
     size_t count, capacity;
     size_t errors;  /* kept entries of severity error or fatal */
     size_t dropped; /* over the bounds */
+    bool skip_notes; /* the last entry was dropped, and so are the notes to it */
 };
 
 /* Copy `diagnostic` (without its notes) to the end of the list; a note goes below the last entry

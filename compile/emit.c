@@ -1,0 +1,168 @@
+/* emit.c - see emit.h. */
+#include "emit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <millwright/diagnose.h>
+
+#include "clang_bridge.h"
+
+/* What the driver, the frontend, the assembler and libclang read from the environment. A '*' at
+ * the end stands for any ending. */
+static const char *const environment_names[] = {
+    "AS_SECURE_LOG_FILE",
+    "CCC_*",
+    "CC_LOG_*",
+    "CC_PRINT_*",
+    "CLANG_*",
+    "COMPILER_PATH",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "C_INCLUDE_PATH",
+    "DEPENDENCIES_OUTPUT",
+    "EXTERNAL_INCLUDE",
+    "FORCE_CLANG_*",
+    "GCC_EXEC_PREFIX",
+    "HIP_*",
+    "INCLUDE",
+    "LIBCLANG_*",
+    "LIBRARY_PATH",
+    "OBJCPLUS_INCLUDE_PATH",
+    "OBJC_INCLUDE_PATH",
+    "RC_DEBUG_*",
+    "ROCM_PATH",
+    "SDKROOT",
+    "SOURCE_DATE_EPOCH",
+    "SUNPRO_DEPENDENCIES",
+    "_CL_",
+    "CL",
+};
+
+/* What libclang must see: no thread for each parse, and the host's signal handlers left alone. */
+static const char *const libclang_names[] = {
+    "LIBCLANG_NOTHREADS",
+    "LIBCLANG_DISABLE_CRASH_RECOVERY",
+};
+
+static int clean_environment(void);
+static int collect(void *user, const struct mw_diagnostic *diagnostic);
+static const char *why_not_storable(const struct mw_compile_request *request,
+                                    const struct mw_bridge_result *ran);
+
+int mw_compile_init(void)
+{
+    int rc = clean_environment();
+
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < sizeof(libclang_names) / sizeof(libclang_names[0]); i++)
+        if (setenv(libclang_names[i], "1", 1))
+            return -ENOMEM;
+    return 0;
+}
+
+int mw_emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
+            const struct mw_compile_request *request, struct mw_compile_result *result)
+{
+    struct mw_bridge_job job = {
+        .clang_path = mw_toolchain_clang_path(toolchain),
+        .directory = request->directory,
+        .main = request->main,
+        .files = request->files,
+        .file_count = request->file_count,
+        .emit = mw_options_emit(options),
+        .artifact_bytes_max = MW_ARTIFACT_BYTES_MAX,
+        .on_diagnostic = collect,
+        .user = &result->diagnostics,
+    };
+    struct mw_bridge_result ran = {0};
+    int rc;
+
+    *result = (struct mw_compile_result){0};
+    job.args = mw_options_args(options, &job.arg_count);
+    if (!request->read_disk)
+        job.readable_dirs = mw_toolchain_dirs(toolchain, &job.readable_count);
+    rc = mw_bridge_run(&job, &ran);
+    result->ok = rc == 0 && ran.ok;
+    result->artifact = ran.artifact;
+    result->artifact_bytes = ran.artifact_bytes;
+    result->not_storable = why_not_storable(request, &ran);
+    return rc;
+}
+
+int mw_compile(const struct mw_toolchain *toolchain, const struct mw_options *options,
+               const struct mw_compile_request *request, struct mw_compile_result *result)
+{
+    int rc = mw_emit(toolchain, options, request, result);
+
+    if (rc == 0 && !result->ok && result->diagnostics.errors == 0)
+        rc = mw_diagnose(toolchain, options, request, true, &result->diagnostics);
+    return rc;
+}
+
+void mw_compile_result_fini(struct mw_compile_result *result)
+{
+    if (!result)
+        return;
+    free(result->artifact);
+    mw_diagnostics_fini(&result->diagnostics);
+    *result = (struct mw_compile_result){0};
+}
+
+static bool matches(const char *variable, const char *pattern)
+{
+    size_t length = strcspn(variable, "=");
+    size_t prefix = strcspn(pattern, "*");
+
+    if (strncmp(variable, pattern, prefix) != 0)
+        return false;
+    return pattern[prefix] == '*' ? length >= prefix : length == prefix;
+}
+
+static bool is_obeyed(const char *variable)
+{
+    for (size_t i = 0; i < sizeof(environment_names) / sizeof(environment_names[0]); i++)
+        if (matches(variable, environment_names[i]))
+            return true;
+    return false;
+}
+
+/* Removing a variable moves the others, so look again from the start after each. */
+static int clean_environment(void)
+{
+    for (char **at = environ; at && *at;) {
+        char *name;
+
+        if (!is_obeyed(*at)) {
+            at++;
+            continue;
+        }
+        name = strndup(*at, strcspn(*at, "="));
+        if (!name)
+            return -ENOMEM;
+        unsetenv(name);
+        free(name);
+        at = environ;
+    }
+    return 0;
+}
+
+static int collect(void *user, const struct mw_diagnostic *diagnostic)
+{
+    return mw_diagnostics_add(user, diagnostic);
+}
+
+static const char *why_not_storable(const struct mw_compile_request *request,
+                                    const struct mw_bridge_result *ran)
+{
+    if (request->read_disk)
+        return "read_disk: files outside the request may have been read";
+    if (ran->has_inline_asm)
+        return "inline assembly may read files";
+    if (ran->reads_clock)
+        return "__DATE__ or __TIME__ was used";
+    return NULL;
+}

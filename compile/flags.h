@@ -20,4 +20,22 @@
 int mw_flag_check(const char *const *args, size_t count, bool read_disk, char **canonical,
                   struct mw_refusal *refusal);
 
+enum mw_flag_use {
+    MW_FLAG_ALLOWED = 0,
+    MW_FLAG_DROPPED, /* taken and ignored: it changes nothing that comes out */
+    MW_FLAG_REFUSED
+};
+
+/* One entry of the table, for help texts and docs/flags.md. All texts are static. */
+struct mw_flag_entry {
+    enum mw_flag_use use;
+    const char *name;   /* "-std="; "-f[no-]inline" stands for both */
+    const char *values; /* what may follow: listed words with spaces between, or one in capitals
+                           such as "PATH"; "" when nothing may */
+    const char *text;   /* what it is for, or why it is refused */
+};
+
+/* Entry `index` of the table. Returns false when there is none. */
+bool mw_flag_entry_get(size_t index, struct mw_flag_entry *entry);
+
 #endif

@@ -25,13 +25,18 @@ struct mw_run_options {
 };
 
 /* Check the request's flags against the policy (flags.h) and make them canonical: separate
- * arguments joined ("-D", "A=1" becomes "-DA=1"), their order kept.
- * Returns 0; -EPERM with the flag and the reason in `refusal`; -ENOMEM. */
+ * arguments joined ("-D", "A=1" becomes "-DA=1"), their order kept. The language is the request's,
+ * or that of an -x flag, or what the main file's ending says; -x is passed on, as the first
+ * argument, only where the ending does not say the same.
+ * Returns 0; -EPERM with the flag and the reason in `refusal`; -EINVAL when nothing tells the
+ * language; -ENOMEM. */
 int mw_options_new(struct mw_options **out, const struct mw_compile_request *request,
                    struct mw_refusal *refusal);
 void mw_options_free(struct mw_options *options);
 
-/* The canonical options as text, one a line, language, emit kind and target among them. */
+/* The canonical options as text, one a line, language, emit kind and target among them. No option
+ * holds a line end, so two that differ never give the same text. A default target shows as
+ * "default": which one that is stands in mw_toolchain_identity. */
 const char *mw_options_fingerprint(const struct mw_options *options);
 
 /* The arguments for the compiler driver, without program, input and output. NULL-terminated. */

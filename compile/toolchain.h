@@ -2,8 +2,11 @@
  *
  * A compile of a request reads the request's files and these directories, nothing else; so the
  * content key is known before the parse. The stamp covers every file below the directories; it is
- * taken once and kept exact by inotify: the kernel queues an event before the change is visible
- * to anyone, and the next mw_toolchain_stamp sees it and walks again.
+ * taken once and kept exact by inotify: the kernel queues an event before the call that changes a
+ * file returns, and the next mw_toolchain_stamp sees it and walks again. What inotify cannot see
+ * (the directories being replaced as a whole, the targets of symbolic links) is looked at each
+ * time. Not seen: writes through a mapping until the file is closed, changes made on another
+ * machine to a network file system, and file systems mounted below the directories later.
  *
  * Ownership:  mw_toolchain_new allocates, mw_toolchain_free releases.
  * Threads:    any thread. mw_toolchain_stamp blocks on the disk after a change (a walk of some
@@ -41,7 +44,9 @@ const char *mw_toolchain_clang_path(const struct mw_toolchain *toolchain);
 /* Absolute directories that a compile may read. NULL-terminated. */
 const char *const *mw_toolchain_dirs(const struct mw_toolchain *toolchain, size_t *count);
 
-/* SHA-256 over path, size, time and inode of every file below the directories.
+/* SHA-256 over path, size, times and inode of every file below the directories. A header may
+ * still change between this call and the end of a parse: who keeps a result takes the stamp again
+ * after it, and keeps nothing when the two differ.
  * Returns 0, -E2BIG, -ENOMEM or an error of the disk. */
 int mw_toolchain_stamp(struct mw_toolchain *toolchain, uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES]);
 

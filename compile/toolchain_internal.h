@@ -1,0 +1,15 @@
+/* toolchain_internal.h - private to compile/ and its tests: a toolchain over given directories. */
+#ifndef MW_TOOLCHAIN_INTERNAL_H
+#define MW_TOOLCHAIN_INTERNAL_H
+
+#include <millwright/toolchain.h>
+
+/* A toolchain that stamps `dirs` and whose identity is the text given; it compiles nothing.
+ * Copies what it is given. Returns 0 or -ENOMEM. */
+int mw_toolchain_new_of(struct mw_toolchain **out, const char *identity, const char *const *dirs,
+                        size_t dir_count);
+
+/* How often the directories were walked, in all. */
+uint64_t mw_toolchain_walks(struct mw_toolchain *toolchain);
+
+#endif

@@ -1,0 +1,136 @@
+#include "commands.h"
+
+#include <stddef.h>
+#include <string.h>
+
+const struct mw_serve_settings mw_serve_defaults = {
+    .listen = "127.0.0.1:7417",
+    .lane_queue = 1024,
+    .pool_max = 16,
+    .files_cap = 4,
+    .store_cap = 4,
+    .store_max_bytes = UINT64_C(5) << 30,
+    .body_max_bytes = UINT64_C(16) << 20,
+    .connections_max = 1024,
+    .timeout_max_ms = 120000,
+    .grace_ms = 30000,
+};
+
+const struct mw_compile_settings mw_compile_defaults = {0};
+
+#define AT(member) offsetof(struct mw_serve_settings, member)
+
+static const struct mw_setting serve_table[] = {
+    {"listen", 0, MW_SETTING_TEXT, AT(listen), 0, 0, NULL, "ADDRESS",
+     "127.0.0.1:PORT, [::1]:PORT or unix:PATH (127.0.0.1:7417)"},
+    {"data", 0, MW_SETTING_TEXT, AT(data), 0, 0, NULL, "DIR",
+     "where artifacts are stored ($XDG_STATE_HOME/millwright)"},
+    {"config", 0, MW_SETTING_TEXT, AT(config), 0, 0, NULL, "FILE",
+     "read these settings from [serve] in FILE first"},
+    {"lane-cap", 0, MW_SETTING_NUMBER, AT(lane_cap), 1, 1024, NULL, "N",
+     "compiles at once (the effective CPUs)"},
+    {"lane-queue", 0, MW_SETTING_NUMBER, AT(lane_queue), 1, 1000000, NULL, "N",
+     "jobs that may wait on each lane (1024)"},
+    {"pool-min", 0, MW_SETTING_NUMBER, AT(pool_min), 1, 1024, NULL, "N",
+     "shared pool workers that stay (the effective CPUs)"},
+    {"pool-max", 0, MW_SETTING_NUMBER, AT(pool_max), 2, 1024, NULL, "N",
+     "shared pool workers at most (16)"},
+    {"files-cap", 0, MW_SETTING_NUMBER, AT(files_cap), 1, 512, NULL, "N",
+     "leaves of the `files` IO pool at once (4)"},
+    {"store-cap", 0, MW_SETTING_NUMBER, AT(store_cap), 1, 512, NULL, "N",
+     "leaves of the `store` IO pool at once (4)"},
+    {"store-max-bytes", 0, MW_SETTING_BYTES, AT(store_max_bytes), 1 << 20, UINT64_C(1) << 50, NULL,
+     "BYTES", "size of the artifact store; K, M and G may follow (5G)"},
+    {"body-max-bytes", 0, MW_SETTING_BYTES, AT(body_max_bytes), 1024, 128 << 20, NULL, "BYTES",
+     "largest request body (16M)"},
+    {"connections-max", 0, MW_SETTING_NUMBER, AT(connections_max), 1, 65536, NULL, "N",
+     "open connections (1024)"},
+    {"timeout-max-ms", 0, MW_SETTING_NUMBER, AT(timeout_max_ms), 1, 600000, NULL, "MS",
+     "longest timeout_ms that a request gets (120000)"},
+    {"grace-ms", 0, MW_SETTING_NUMBER, AT(grace_ms), 0, 3600000, NULL, "MS",
+     "time to finish requests after SIGTERM (30000)"},
+    {"emit-lane", 0, MW_SETTING_CHOICE, AT(emit_lane), 0, 0, "dedicated|pool", "RUNNER",
+     "dedicated; `pool` shows what the lane prevents"},
+    {"help", 'h', MW_SETTING_SWITCH, AT(help), 0, 0, NULL, NULL, "print this"},
+};
+
+#undef AT
+#define AT(member) offsetof(struct mw_compile_settings, member)
+
+static const struct mw_setting compile_table[] = {
+    {"emit", 0, MW_SETTING_CHOICE, AT(emit), 0, 0,
+     "object|asm|llvm-ir|bitcode|preprocessed|none", "KIND",
+     "object (default), asm, llvm-ir, bitcode, preprocessed or none"},
+    {"output", 'o', MW_SETTING_TEXT, AT(output), 0, 0, NULL, "FILE",
+     "write to FILE, `-` for stdout (the source's name with .o, .s, ...)"},
+    {"language", 'x', MW_SETTING_CHOICE, AT(language), 0, 0, "auto|c|c++", "LANGUAGE",
+     "c or c++ (by the file's ending)"},
+    {"jobs", 'j', MW_SETTING_NUMBER, AT(jobs), 1, 1024, NULL, "N",
+     "compiles at once (the effective CPUs)"},
+    {"color", 0, MW_SETTING_CHOICE, AT(color), 0, 0, "auto|always|never", "WHEN",
+     "colour diagnostics: auto (on a terminal), always, never"},
+    {"help", 'h', MW_SETTING_SWITCH, AT(help), 0, 0, NULL, NULL, "print this"},
+};
+
+#undef AT
+
+static const struct mw_command commands[] = {
+    {"serve", "[OPTION...]", "run the compile service",
+     "It answers on POST /v1/compile; docs/http.md describes every path. SIGTERM or SIGINT stops\n"
+     "it: it takes no new connection, finishes what it has, and exits with 0. A second signal\n"
+     "ends it at once. Until compiles run isolated it listens on loopback or a unix socket only.\n",
+     1},
+    {"compile", "FILE... [OPTION...] [-- FLAG...]", "compile files here, without a server",
+     "FLAGs go to the compiler; those that run programs or write files are refused (docs/flags.md).\n"
+     "Exit status: 0 compiled, 1 errors found, 2 wrong usage.\n",
+     1},
+    {"version", "", "print the version", NULL, 0},
+    {"help", "[COMMAND]", "print this, or a command's options", NULL, 0},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+struct mw_settings mw_serve_settings_of(struct mw_serve_settings *values)
+{
+    return (struct mw_settings){"serve", serve_table, COUNT(serve_table), values};
+}
+
+struct mw_settings mw_compile_settings_of(struct mw_compile_settings *values)
+{
+    return (struct mw_settings){"compile", compile_table, COUNT(compile_table), values};
+}
+
+const struct mw_command *mw_command_find(const char *name)
+{
+    for (size_t i = 0; i < COUNT(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+void mw_help_overview(FILE *out)
+{
+    fputs("usage: millwright COMMAND [ARGUMENT...]\n\n"
+          "Compiles C and C++ on a CPU lane of its own threads, off the shared pool.\n\n",
+          out);
+    for (size_t i = 0; i < COUNT(commands); i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n`millwright help COMMAND` prints a command's options.\n", out);
+}
+
+void mw_help_command(const struct mw_command *command, FILE *out)
+{
+    fprintf(out, "usage: millwright %s %s\n\n%s\n", command->name, command->usage,
+            command->summary);
+    struct mw_settings settings = {0};
+    if (strcmp(command->name, "serve") == 0)
+        settings = mw_serve_settings_of(NULL);
+    else if (strcmp(command->name, "compile") == 0)
+        settings = mw_compile_settings_of(NULL);
+    if (settings.count) {
+        fputc('\n', out);
+        mw_settings_help(&settings, out);
+    }
+    if (command->text)
+        fprintf(out, "\n%s", command->text);
+}

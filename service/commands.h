@@ -1,0 +1,62 @@
+/* commands.h - what `millwright` can be told to do, with the settings of each command.
+ *
+ * Linked into both programs: the small `millwright`, which prints help without loading LLVM, and
+ * `millwright-engine`, which does the work of the commands that compile. */
+#ifndef MW_SERVICE_COMMANDS_H
+#define MW_SERVICE_COMMANDS_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "settings.h"
+
+struct mw_serve_settings {
+    char config[MW_SETTING_TEXT_BYTES];
+    char listen[MW_SETTING_TEXT_BYTES];
+    char data[MW_SETTING_TEXT_BYTES]; /* "": the default, see mw_default_data_dir */
+    unsigned lane_cap, lane_queue;
+    unsigned pool_min, pool_max;
+    unsigned files_cap, store_cap;
+    uint64_t store_max_bytes;
+    uint64_t body_max_bytes;
+    unsigned connections_max;
+    unsigned timeout_max_ms;
+    unsigned grace_ms;
+    unsigned emit_lane; /* 0: dedicated, 1: pool */
+    unsigned help;
+};
+
+struct mw_compile_settings {
+    unsigned emit; /* an enum mw_emit_kind */
+    char output[MW_SETTING_TEXT_BYTES];
+    unsigned language; /* an enum mw_language */
+    unsigned jobs;
+    unsigned color; /* 0: auto, 1: always, 2: never */
+    unsigned help;
+};
+
+/* The defaults, and the table that fills them. */
+extern const struct mw_serve_settings mw_serve_defaults;
+extern const struct mw_compile_settings mw_compile_defaults;
+struct mw_settings mw_serve_settings_of(struct mw_serve_settings *values);
+struct mw_settings mw_compile_settings_of(struct mw_compile_settings *values);
+
+struct mw_command {
+    const char *name;
+    const char *usage;
+    const char *summary;
+    const char *text; /* more help, printed after the options; NULL: none */
+    int in_engine;    /* run by millwright-engine */
+};
+
+const struct mw_command *mw_command_find(const char *name);
+
+/* The overview, and the page of one command. */
+void mw_help_overview(FILE *out);
+void mw_help_command(const struct mw_command *command, FILE *out);
+
+#define MW_EXIT_OK     0
+#define MW_EXIT_FAILED 1 /* the compile found errors, or the service could not go on */
+#define MW_EXIT_USAGE  2 /* the command line or the config file is wrong */
+
+#endif

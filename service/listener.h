@@ -1,0 +1,21 @@
+/* listener.h - the listening socket, from the text of `listen`.
+ *
+ * Until compiles run isolated, only loopback addresses and unix sockets are taken. */
+#ifndef MW_SERVICE_LISTENER_H
+#define MW_SERVICE_LISTENER_H
+
+#include <stddef.h>
+
+struct mw_listener {
+    int fd;
+    char url[1100];       /* "http://127.0.0.1:7417" or "unix:/path", the port as it really is */
+    char unix_path[1024]; /* to unlink at the end; "" for TCP */
+};
+
+/* Returns 0, or a negative errno with `why` filled: what is wrong and what to do. */
+int mw_listener_open(struct mw_listener *listener, const char *text, char *why, size_t why_bytes);
+
+/* Removes the unix socket's file. The descriptor belongs to whoever serves on it. */
+void mw_listener_unlink(const struct mw_listener *listener);
+
+#endif

@@ -1,0 +1,26 @@
+/* report.h - the state of pools, lanes, pipeline and store, as JSON and as Prometheus text.
+ *
+ * One table per struct names each number once, for both forms.
+ *
+ * Ownership:  what is returned is the caller's (json_decref, free); NULL when memory is out.
+ * Threads:    the loop's thread; takes each lane's and the pool's lock for a moment. */
+#ifndef MW_SERVICE_REPORT_H
+#define MW_SERVICE_REPORT_H
+
+#include <jansson.h>
+
+#include <millwright/lane.h>
+#include <millwright/pool.h>
+#include <millwright/store.h>
+
+struct mw_pipeline_stats;
+
+json_t *mw_report_pool(struct mw_pool *pool);
+json_t *mw_report_lanes(struct mw_lane *const *lanes, size_t count);
+
+/* The text of GET /metrics. */
+char *mw_report_metrics(struct mw_pool *pool, struct mw_lane *const *lanes, size_t lane_count,
+                        const struct mw_pipeline_stats *pipeline,
+                        const struct mw_store_stats *store);
+
+#endif

@@ -1,0 +1,261 @@
+/* routes.c - what each path answers. */
+#include <errno.h>
+#include <jansson.h>
+#include <millwright/error.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "report.h"
+#include "service_internal.h"
+#include "step.h"
+
+static void post_compile(void *user, struct mw_http_request *request, const char *tail);
+static void get_artifact(void *user, struct mw_http_request *request, const char *tail);
+static void get_lanes(void *user, struct mw_http_request *request, const char *tail);
+static void get_pools(void *user, struct mw_http_request *request, const char *tail);
+static void get_health(void *user, struct mw_http_request *request, const char *tail);
+static void get_metrics(void *user, struct mw_http_request *request, const char *tail);
+
+const struct mw_route mw_service_routes[] = {
+    {"POST", "/v1/compile", post_compile},       {"GET", "/v1/artifacts/", get_artifact},
+    {"HEAD", "/v1/artifacts/", get_artifact},    {"GET", "/v1/lanes", get_lanes},
+    {"HEAD", "/v1/lanes", get_lanes},            {"GET", "/v1/pools", get_pools},
+    {"HEAD", "/v1/pools", get_pools},            {"GET", "/healthz", get_health},
+    {"HEAD", "/healthz", get_health},            {"GET", "/metrics", get_metrics},
+    {"HEAD", "/metrics", get_metrics},
+};
+const size_t mw_service_route_count = sizeof mw_service_routes / sizeof mw_service_routes[0];
+
+/* A GET of an artifact, from the request until the store has answered. */
+struct fetch {
+    struct mw_service *service;
+    struct mw_http_request *request; /* NULL when the client is gone */
+    struct mw_step step;
+    struct mw_key key;
+    struct mw_store_entry entry;
+};
+
+static bool refuse_when_stopping(struct mw_service *service, struct mw_http_request *request);
+static void on_answered(void *user, const struct mw_answer *answer);
+static void on_compile_gone(void *user);
+static int work_fetch(struct mw_step *step);
+static void after_fetch(struct mw_step *step, int status);
+static void reply_artifact(struct fetch *fetch);
+static void on_fetch_gone(void *user);
+static void reply_json(struct mw_http_request *request, json_t *object);
+static void reply_text(struct mw_http_request *request, char *text, const char *content_type);
+
+#define FETCH_OF(step_pointer)                                                                     \
+    ((struct fetch *)((char *)(step_pointer) - offsetof(struct fetch, step)))
+
+static void post_compile(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    struct mw_problem problem;
+    (void)tail;
+    const char *include = mw_http_request_query(request, "include");
+    if (refuse_when_stopping(service, request))
+        return;
+    if (include && strcmp(include, "artifact") != 0) {
+        mw_problem_set(&problem, MW_PROBLEM_BAD_FIELD, "include",
+                       "include: '%.64s' cannot be included; there is include=artifact", include);
+        mw_http_reply_problem(request, &problem);
+        return;
+    }
+    size_t bytes;
+    struct mw_ticket *ticket;
+    char *body = mw_http_request_take_body(request, &bytes);
+    if (mw_pipeline_submit(service->pipeline, body, bytes, include != NULL, on_answered, request,
+                           &ticket, &problem) != 0)
+        mw_http_reply_problem(request, &problem);
+    else
+        mw_http_request_on_gone(request, on_compile_gone, ticket);
+}
+
+static void on_answered(void *user, const struct mw_answer *answer)
+{
+    char retry_after[16];
+    struct mw_http_reply reply = {
+        .status = answer->status,
+        .content_type = answer->status == 200 ? "application/json" : "application/problem+json",
+        .body = answer->body,
+        .body_bytes = answer->body_bytes,
+    };
+    if (answer->retry_after_s) {
+        snprintf(retry_after, sizeof retry_after, "%u", answer->retry_after_s);
+        reply.headers[0] = (struct mw_http_header){"Retry-After", retry_after};
+    }
+    mw_http_reply(user, &reply);
+}
+
+static void on_compile_gone(void *user)
+{
+    mw_ticket_abandon(user);
+}
+
+static bool refuse_when_stopping(struct mw_service *service, struct mw_http_request *request)
+{
+    if (!service->stopping)
+        return false;
+    struct mw_problem problem;
+    mw_problem_set(&problem, MW_PROBLEM_STOPPING, NULL,
+                   "the service is shutting down; try again when it is back");
+    problem.retry_after_s = 5;
+    mw_http_reply_problem(request, &problem);
+    return true;
+}
+
+static void get_artifact(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    struct mw_problem problem;
+    if (!mw_key_valid(tail, strlen(tail))) {
+        mw_problem_set(&problem, MW_PROBLEM_NOT_FOUND, tail,
+                       "a key is 64 lower-case hexadecimal digits, as POST /v1/compile gives it");
+        mw_http_reply_problem(request, &problem);
+        return;
+    }
+    struct fetch *fetch = calloc(1, sizeof *fetch);
+    int error = fetch ? 0 : -ENOMEM;
+    if (fetch) {
+        fetch->service = service;
+        fetch->request = request;
+        memcpy(fetch->key.text, tail, sizeof fetch->key.text);
+        error = mw_step_start(&fetch->step, &service->mailbox, service->lanes[MW_LANE_STORE],
+                              work_fetch, after_fetch);
+    }
+    if (error) {
+        free(fetch);
+        mw_problem_set(&problem, error == -EAGAIN ? MW_PROBLEM_QUEUE_FULL : MW_PROBLEM_INTERNAL,
+                       "store", "the store cannot be asked now: %s", mw_strerror(error));
+        problem.retry_after_s = error == -EAGAIN;
+        mw_http_reply_problem(request, &problem);
+        return;
+    }
+    service->fetches++;
+    mw_http_request_on_gone(request, on_fetch_gone, fetch);
+}
+
+static int work_fetch(struct mw_step *step)
+{
+    struct fetch *fetch = FETCH_OF(step);
+    return mw_store_get(fetch->service->store, &fetch->key, &fetch->entry);
+}
+
+static void after_fetch(struct mw_step *step, int status)
+{
+    struct fetch *fetch = FETCH_OF(step);
+    struct mw_problem problem;
+    fetch->service->fetches--;
+    if (!fetch->request) {
+        /* nobody waits any more */
+    } else if (status == 0 && fetch->entry.kind != MW_EMIT_NONE) {
+        reply_artifact(fetch);
+    } else if (status == 0 || status == -ENOENT) {
+        mw_problem_set(&problem, MW_PROBLEM_NOT_FOUND, fetch->key.text,
+                       "no artifact is stored under this key; compile again to make it");
+        mw_http_reply_problem(fetch->request, &problem);
+    } else {
+        mw_log("store: fetching %s failed: %s", fetch->key.text, mw_strerror(status));
+        mw_problem_set(&problem, MW_PROBLEM_INTERNAL, NULL, "the store failed: %s; compile again",
+                       mw_strerror(status));
+        mw_http_reply_problem(fetch->request, &problem);
+    }
+    mw_store_entry_fini(&fetch->entry);
+    free(fetch);
+}
+
+/* The bytes under a key never change, so a client may keep them as long as it likes. */
+static void reply_artifact(struct fetch *fetch)
+{
+    static const char *const content_types[MW_EMIT_KINDS] = {
+        [MW_EMIT_OBJECT] = "application/octet-stream",
+        [MW_EMIT_ASM] = "text/plain; charset=utf-8",
+        [MW_EMIT_LLVM_IR] = "text/plain; charset=utf-8",
+        [MW_EMIT_BITCODE] = "application/octet-stream",
+        [MW_EMIT_PREPROCESSED] = "text/plain; charset=utf-8",
+    };
+    char etag[MW_KEY_TEXT_BYTES + 2];
+    snprintf(etag, sizeof etag, "\"%s\"", fetch->key.text);
+    struct mw_http_reply reply = {
+        .status = 200,
+        .content_type = content_types[fetch->entry.kind],
+        .headers = {{"ETag", etag},
+                    {"Cache-Control", "public, max-age=31536000, immutable"},
+                    {"X-Content-Type-Options", "nosniff"}},
+    };
+    const char *known = mw_http_request_header(fetch->request, "If-None-Match");
+    if (known && (strstr(known, etag) || strcmp(known, "*") == 0)) {
+        reply.status = 304;
+        reply.content_type = NULL;
+    } else {
+        reply.body = fetch->entry.artifact;
+        reply.body_bytes = fetch->entry.artifact_bytes;
+        fetch->entry.artifact = NULL;
+    }
+    mw_http_reply(fetch->request, &reply);
+}
+
+static void on_fetch_gone(void *user)
+{
+    struct fetch *fetch = user;
+    fetch->request = NULL;
+}
+
+static void get_lanes(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    (void)tail;
+    reply_json(request, json_pack("{s:o}", "lanes",
+                                  mw_report_lanes(service->lanes, MW_SERVICE_LANES)));
+}
+
+static void get_pools(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    (void)tail;
+    reply_json(request, json_pack("{s:[o]}", "pools", mw_report_pool(service->pool)));
+}
+
+static void get_health(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    (void)tail;
+    if (!refuse_when_stopping(service, request))
+        reply_json(request, json_pack("{s:s, s:s}", "status", "ok", "version", MW_VERSION));
+}
+
+static void get_metrics(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    struct mw_store_stats store;
+    (void)tail;
+    mw_store_counters(service->store, &store);
+    reply_text(request,
+               mw_report_metrics(service->pool, service->lanes, MW_SERVICE_LANES,
+                                 mw_pipeline_stats(service->pipeline), &store),
+               "text/plain; version=0.0.4; charset=utf-8");
+}
+
+static void reply_json(struct mw_http_request *request, json_t *object)
+{
+    char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    json_decref(object);
+    reply_text(request, text, "application/json");
+}
+
+static void reply_text(struct mw_http_request *request, char *text, const char *content_type)
+{
+    struct mw_problem problem;
+    if (!text) {
+        mw_problem_set(&problem, MW_PROBLEM_INTERNAL, NULL, "%s", mw_strerror(-ENOMEM));
+        mw_http_reply_problem(request, &problem);
+        return;
+    }
+    mw_http_reply(request, &(struct mw_http_reply){.status = 200,
+                                                   .content_type = content_type,
+                                                   .body = text,
+                                                   .body_bytes = strlen(text)});
+}

@@ -1,0 +1,115 @@
+/* serve.c - `millwright serve`: settings, signals, and the loop. */
+#include <errno.h>
+#include <millwright/error.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine.h"
+#include "log.h"
+#include "service.h"
+
+/* Exit status of a process that a signal ended, as a shell shows it. */
+#define STATUS_OF_SIGNAL(number) (128 + (number))
+
+struct server {
+    uv_loop_t loop;
+    uv_signal_t signals[2]; /* SIGTERM, SIGINT */
+    struct mw_service *service;
+    bool stopping;
+};
+
+static int read_settings(struct mw_serve_settings *values, int argc, char **argv);
+static int run(const struct mw_serve_settings *values);
+static void watch_signals(struct server *server);
+static void on_signal(uv_signal_t *signal, int number);
+static void on_late(void *user);
+
+int mw_command_serve(int argc, char **argv)
+{
+    struct mw_serve_settings values = mw_serve_defaults;
+    if (read_settings(&values, argc, argv) != 0)
+        return MW_EXIT_USAGE;
+    if (values.help) {
+        mw_help_command(mw_command_find("serve"), stdout);
+        return MW_EXIT_OK;
+    }
+    return run(&values);
+}
+
+/* The command line is read twice: once to find the config file, and again to win over it. */
+static int read_settings(struct mw_serve_settings *values, int argc, char **argv)
+{
+    struct mw_settings settings = mw_serve_settings_of(values);
+    int used = mw_settings_argv(&settings, argc, argv);
+    if (used < 0)
+        return used;
+    if (used < argc) {
+        fprintf(stderr, "millwright serve: takes no argument '%s'; see --help\n", argv[used]);
+        return -EINVAL;
+    }
+    if (!values->config[0])
+        return 0;
+    char path[MW_SETTING_TEXT_BYTES];
+    strcpy(path, values->config);
+    *values = mw_serve_defaults;
+    int error = mw_settings_file(&settings, path);
+    return error ? error : mw_settings_argv(&settings, argc, argv) < 0 ? -EINVAL : 0;
+}
+
+static int run(const struct mw_serve_settings *values)
+{
+    char why[1200] = "out of memory";
+    struct server server = {0};
+    signal(SIGPIPE, SIG_IGN);
+    int error = uv_loop_init(&server.loop);
+    if (!error)
+        error = mw_service_new(&server.service, &server.loop, values, why, sizeof why);
+    if (error) {
+        fprintf(stderr, "millwright serve: %s\n", why);
+        return MW_EXIT_FAILED;
+    }
+    watch_signals(&server);
+    puts(mw_service_banner(server.service));
+    fflush(stdout);
+    uv_run(&server.loop, UV_RUN_DEFAULT);
+    mw_service_free(server.service);
+    uv_loop_close(&server.loop);
+    mw_log("stopped; every request was answered");
+    return MW_EXIT_OK;
+}
+
+static void watch_signals(struct server *server)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        uv_signal_init(&server->loop, &server->signals[i]);
+        server->signals[i].data = server;
+        uv_signal_start(&server->signals[i], on_signal, numbers[i]);
+        /* A watched signal alone must not keep the loop alive. */
+        uv_unref((uv_handle_t *)&server->signals[i]);
+    }
+}
+
+static void on_signal(uv_signal_t *signal, int number)
+{
+    struct server *server = signal->data;
+    if (server->stopping) {
+        mw_log("second signal: ending at once");
+        _exit(STATUS_OF_SIGNAL(number)); /* the store survives that: see store.h */
+    }
+    server->stopping = true;
+    mw_log("%s: finishing what is in work; a second signal ends at once",
+           number == SIGTERM ? "SIGTERM" : "SIGINT");
+    mw_service_stop(server->service, on_late, server);
+}
+
+static void on_late(void *user)
+{
+    (void)user;
+    mw_log("the grace time is over and requests are still unanswered: ending all the same");
+    _exit(MW_EXIT_FAILED);
+}

@@ -1,0 +1,270 @@
+#include "service.h"
+
+#include <errno.h>
+#include <millwright/clock.h>
+#include <millwright/cpus.h>
+#include <millwright/error.h>
+#include <millwright/thread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "service_internal.h"
+
+#define DRAIN_LOOK_MS 10u
+
+static int default_data_dir(char *directory, size_t bytes);
+static int open_pools(struct mw_service *service, char *why, size_t why_bytes);
+static int open_lane(struct mw_service *service, enum mw_service_lane which,
+                     struct mw_lane_options options, char *why, size_t why_bytes);
+static int open_store(struct mw_service *service, char *why, size_t why_bytes);
+static int open_front(struct mw_service *service, char *why, size_t why_bytes);
+static void write_banner(struct mw_service *service);
+static void on_drain(uv_timer_t *timer);
+static bool all_answered(const struct mw_service *service);
+static void let_go_of_loop(struct mw_service *service);
+
+int mw_service_new(struct mw_service **out, uv_loop_t *loop,
+                   const struct mw_serve_settings *settings, char *why, size_t why_bytes)
+{
+    struct mw_service *service = calloc(1, sizeof *service);
+    if (!service)
+        return -ENOMEM;
+    service->settings = *settings;
+    service->loop = loop;
+    service->listener.fd = -1;
+    mw_thread_adopt(MW_THREAD_LOOP);
+    int error = open_pools(service, why, why_bytes);
+    if (!error)
+        error = open_store(service, why, why_bytes);
+    if (!error)
+        error = open_front(service, why, why_bytes);
+    if (error) {
+        let_go_of_loop(service);
+        uv_run(loop, UV_RUN_DEFAULT);
+        mw_service_free(service);
+        return error;
+    }
+    write_banner(service);
+    *out = service;
+    return 0;
+}
+
+const char *mw_service_banner(const struct mw_service *service)
+{
+    return service->banner;
+}
+
+const char *mw_service_url(const struct mw_service *service)
+{
+    return service->listener.url;
+}
+
+void mw_service_stop(struct mw_service *service, void (*late)(void *user), void *user)
+{
+    if (service->stopping)
+        return;
+    service->stopping = true;
+    service->late = late;
+    service->late_user = user;
+    service->stop_deadline_ns = mw_clock_ns() + service->settings.grace_ms * MW_NS_PER_MS;
+    mw_http_quiesce(service->http);
+    mw_listener_unlink(&service->listener);
+    uv_timer_init(service->loop, &service->drain);
+    service->drain.data = service;
+    uv_timer_start(&service->drain, on_drain, 0, DRAIN_LOOK_MS);
+}
+
+void mw_service_free(struct mw_service *service)
+{
+    if (!service)
+        return;
+    /* The IO pools run on the shared pool, so they go before it; the store goes last, since a
+     * leaf of theirs may be using it until they are gone. */
+    for (int lane = 0; lane < MW_SERVICE_LANES; lane++)
+        mw_lane_free(service->lanes[lane], true);
+    mw_pool_free(service->pool);
+    mw_pipeline_free(service->pipeline);
+    mw_store_close(service->store);
+    mw_toolchain_free(service->toolchain);
+    free(service);
+}
+
+static int open_pools(struct mw_service *service, char *why, size_t why_bytes)
+{
+    const struct mw_serve_settings *settings = &service->settings;
+    if (settings->files_cap + settings->store_cap > settings->pool_max) {
+        snprintf(why, why_bytes,
+                 "files-cap %u and store-cap %u together are more than pool-max %u; raise "
+                 "pool-max, or lower them",
+                 settings->files_cap, settings->store_cap, settings->pool_max);
+        return -EINVAL;
+    }
+    if (settings->pool_min > settings->pool_max) {
+        snprintf(why, why_bytes, "pool-min %u is more than pool-max %u", settings->pool_min,
+                 settings->pool_max);
+        return -EINVAL;
+    }
+    int error = mw_pool_new(&service->pool, &(struct mw_pool_options){
+                                                .min_threads = settings->pool_min,
+                                                .max_threads = settings->pool_max,
+                                            });
+    if (error) {
+        snprintf(why, why_bytes, "cannot make the shared pool: %s", mw_strerror(error));
+        return error;
+    }
+    struct mw_lane_options cpu = {
+        .name = "compile-cpu", .cap = settings->lane_cap, .queue_max = settings->lane_queue};
+    if (settings->emit_lane != 0) {
+        cpu.runner = MW_LANE_POOL;
+        cpu.pool = service->pool;
+    }
+    struct mw_lane_options files = {.name = "files",
+                                    .runner = MW_LANE_POOL,
+                                    .pool = service->pool,
+                                    .cap = settings->files_cap,
+                                    .queue_max = settings->lane_queue};
+    struct mw_lane_options store = files;
+    store.name = "store";
+    store.cap = settings->store_cap;
+    error = open_lane(service, MW_LANE_COMPILE_CPU, cpu, why, why_bytes);
+    if (!error)
+        error = open_lane(service, MW_LANE_FILES, files, why, why_bytes);
+    if (!error)
+        error = open_lane(service, MW_LANE_STORE, store, why, why_bytes);
+    return error;
+}
+
+static int open_lane(struct mw_service *service, enum mw_service_lane which,
+                     struct mw_lane_options options, char *why, size_t why_bytes)
+{
+    int error = mw_lane_new(&service->lanes[which], &options);
+    if (error)
+        snprintf(why, why_bytes, "cannot make the lane %s: %s", options.name, mw_strerror(error));
+    return error;
+}
+
+static int open_store(struct mw_service *service, char *why, size_t why_bytes)
+{
+    struct mw_serve_settings *settings = &service->settings;
+    int error = mw_toolchain_new(&service->toolchain);
+    if (error) {
+        snprintf(why, why_bytes, "cannot load the compiler: %s", mw_strerror(error));
+        return error;
+    }
+    if (!settings->data[0] && default_data_dir(settings->data, sizeof settings->data) != 0) {
+        snprintf(why, why_bytes, "neither XDG_STATE_HOME nor HOME is set; say where to store "
+                                 "artifacts with --data DIR");
+        return -EINVAL;
+    }
+    error = mw_store_open(&service->store, settings->data,
+                          &(struct mw_store_options){.max_bytes = settings->store_max_bytes});
+    if (error)
+        snprintf(why, why_bytes, "cannot open the store in %s: %s", settings->data,
+                 mw_strerror(error));
+    return error;
+}
+
+static int open_front(struct mw_service *service, char *why, size_t why_bytes)
+{
+    const struct mw_serve_settings *settings = &service->settings;
+    int error = mw_mailbox_init(&service->mailbox, service->loop);
+    service->mailbox_open = error == 0;
+    if (!error)
+        error = mw_pipeline_new(&service->pipeline,
+                                &(struct mw_pipeline_parts){
+                                    .loop = service->loop,
+                                    .mailbox = &service->mailbox,
+                                    .toolchain = service->toolchain,
+                                    .store = service->store,
+                                    .pool = service->pool,
+                                    .files = service->lanes[MW_LANE_FILES],
+                                    .store_io = service->lanes[MW_LANE_STORE],
+                                    .cpu = service->lanes[MW_LANE_COMPILE_CPU],
+                                    .timeout_ms_max = settings->timeout_max_ms,
+                                });
+    if (error) {
+        snprintf(why, why_bytes, "cannot set up the pipeline: %s", mw_strerror(error));
+        return error;
+    }
+    error = mw_listener_open(&service->listener, settings->listen, why, why_bytes);
+    if (error)
+        return error;
+    error = mw_http_new(&service->http, &(struct mw_http_options){
+                                            .loop = service->loop,
+                                            .listen_fd = service->listener.fd,
+                                            .routes = mw_service_routes,
+                                            .route_count = mw_service_route_count,
+                                            .user = service,
+                                            .connections_max = settings->connections_max,
+                                            .body_bytes_max = settings->body_max_bytes,
+                                            .body_bytes_total_max =
+                                                MW_HTTP_BODY_BYTES_TOTAL_MAX_DEFAULT,
+                                            .read_ms = MW_HTTP_READ_MS_DEFAULT,
+                                        });
+    if (error) {
+        snprintf(why, why_bytes, "cannot start the HTTP server: %s", mw_strerror(error));
+        close(service->listener.fd);
+        mw_listener_unlink(&service->listener);
+    }
+    return error;
+}
+
+/* $XDG_STATE_HOME/millwright, else ~/.local/state/millwright. */
+static int default_data_dir(char *directory, size_t bytes)
+{
+    const char *state = getenv("XDG_STATE_HOME");
+    const char *home = getenv("HOME");
+    int length = -1;
+    if (state && state[0] == '/')
+        length = snprintf(directory, bytes, "%s/millwright", state);
+    else if (home && home[0] == '/')
+        length = snprintf(directory, bytes, "%s/.local/state/millwright", home);
+    return length > 0 && (size_t)length < bytes ? 0 : -EINVAL;
+}
+
+static void write_banner(struct mw_service *service)
+{
+    struct mw_lane_stats lane;
+    struct mw_pool_stats pool;
+    mw_lane_snapshot(service->lanes[MW_LANE_COMPILE_CPU], &lane);
+    mw_pool_snapshot(service->pool, &pool);
+    snprintf(service->banner, sizeof service->banner,
+             "millwright %s listening on %s: %s lane of %u on %u CPUs, shared pool of %u to %u, "
+             "clang %s, store %s (at most %.1f GiB)",
+             MW_VERSION, service->listener.url,
+             lane.runner == MW_LANE_DEDICATED ? "CPU" : "pool-run", lane.cap, mw_cpus_effective(),
+             pool.min_threads, pool.max_threads, mw_toolchain_version(service->toolchain),
+             service->settings.data, (double)service->settings.store_max_bytes / (1u << 30));
+}
+
+static void on_drain(uv_timer_t *timer)
+{
+    struct mw_service *service = timer->data;
+    if (all_answered(service)) {
+        uv_close((uv_handle_t *)timer, NULL);
+        let_go_of_loop(service);
+    } else if (service->late && mw_clock_ns() > service->stop_deadline_ns) {
+        void (*late)(void *) = service->late;
+        service->late = NULL;
+        late(service->late_user);
+    }
+}
+
+static bool all_answered(const struct mw_service *service)
+{
+    const struct mw_pipeline_stats *stats = mw_pipeline_stats(service->pipeline);
+    return mw_http_requests(service->http) == 0 && stats->tickets == 0 && stats->flights == 0 &&
+           service->fetches == 0;
+}
+
+static void let_go_of_loop(struct mw_service *service)
+{
+    mw_http_free(service->http);
+    service->http = NULL;
+    if (service->mailbox_open)
+        mw_mailbox_close(&service->mailbox);
+    service->mailbox_open = false;
+}

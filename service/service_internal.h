@@ -1,0 +1,46 @@
+/* service_internal.h - what the routes may see of the service. */
+#ifndef MW_SERVICE_INTERNAL_H
+#define MW_SERVICE_INTERNAL_H
+
+#include <stdbool.h>
+
+#include <millwright/lane.h>
+#include <millwright/mutex.h>
+#include <millwright/pool.h>
+#include <millwright/store.h>
+#include <millwright/toolchain.h>
+
+#include "http.h"
+#include "listener.h"
+#include "mailbox.h"
+#include "pipeline.h"
+#include "service.h"
+
+/* The lanes, in the order of creation. */
+enum mw_service_lane { MW_LANE_COMPILE_CPU, MW_LANE_FILES, MW_LANE_STORE, MW_SERVICE_LANES };
+
+struct mw_service {
+    struct mw_serve_settings settings;
+    uv_loop_t *loop;
+    struct mw_listener listener;
+    struct mw_pool *pool;
+    struct mw_lane *lanes[MW_SERVICE_LANES];
+    struct mw_toolchain *toolchain;
+    struct mw_store *store;
+    struct mw_mailbox mailbox;
+    bool mailbox_open;
+    struct mw_pipeline *pipeline;
+    struct mw_http *http;
+    uv_timer_t drain; /* while stopping: looks whether all is answered */
+    unsigned fetches; /* artifact requests in work */
+    bool stopping;
+    uint64_t stop_deadline_ns;
+    void (*late)(void *user);
+    void *late_user;
+    char banner[3072];
+};
+
+extern const struct mw_route mw_service_routes[];
+extern const size_t mw_service_route_count;
+
+#endif

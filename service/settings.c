@@ -1,0 +1,198 @@
+#include "settings.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct mw_setting *find(const struct mw_settings *settings, const char *name,
+                                     size_t length);
+static const struct mw_setting *find_letter(const struct mw_settings *settings, char letter);
+static int set(const struct mw_settings *settings, const struct mw_setting *setting,
+               const char *value, char *why, size_t why_bytes);
+static int parse_number(const struct mw_setting *setting, const char *value, uint64_t *number,
+                        char *why, size_t why_bytes);
+static int parse_choice(const char *choices, const char *value, unsigned *place);
+
+struct file_reader {
+    const struct mw_settings *settings;
+    const char *path;
+    bool refused;
+};
+
+static int on_ini(void *user, const char *section, const char *name, const char *value);
+
+int mw_settings_argv(const struct mw_settings *settings, int argc, char *const *argv)
+{
+    int at = 0;
+    while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0') {
+        const char *argument = argv[at++];
+        if (strcmp(argument, "--") == 0)
+            return at - 1;
+        bool is_long = argument[1] == '-';
+        const char *equals = is_long ? strchr(argument, '=') : NULL;
+        size_t length = equals ? (size_t)(equals - argument) - 2 : strlen(argument + 1) - 1;
+        const struct mw_setting *setting = is_long        ? find(settings, argument + 2, length)
+                                           : argument[2] ? NULL
+                                                         : find_letter(settings, argument[1]);
+        const char *value = equals ? equals + 1 : NULL;
+        char why[256] = "is no option; see --help";
+        int error = -EINVAL;
+        if (setting && setting->type == MW_SETTING_SWITCH && equals) {
+            snprintf(why, sizeof why, "takes no value");
+        } else if (setting && setting->type != MW_SETTING_SWITCH && !value && at >= argc) {
+            snprintf(why, sizeof why, "needs a value: %s", setting->argument);
+        } else if (setting) {
+            if (setting->type != MW_SETTING_SWITCH && !value)
+                value = argv[at++];
+            error = set(settings, setting, value, why, sizeof why);
+        }
+        if (error) {
+            fprintf(stderr, "millwright %s: %s %s\n", settings->command, argument, why);
+            return error;
+        }
+    }
+    return at;
+}
+
+int mw_settings_file(const struct mw_settings *settings, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        int error = -errno;
+        fprintf(stderr, "millwright %s: cannot read %s: %s\n", settings->command, path,
+                strerror(-error));
+        return error;
+    }
+    struct file_reader reader = {settings, path, false};
+    int line = ini_parse_file(file, on_ini, &reader);
+    fclose(file);
+    if (line > 0 && !reader.refused)
+        fprintf(stderr, "millwright %s: %s: line %d is neither a [section] nor name = value\n",
+                settings->command, path, line);
+    return line == 0 ? 0 : -EINVAL;
+}
+
+void mw_settings_help(const struct mw_settings *settings, FILE *out)
+{
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct mw_setting *setting = &settings->table[i];
+        char left[64];
+        int used = setting->letter ? snprintf(left, sizeof left, "-%c, ", setting->letter)
+                                   : snprintf(left, sizeof left, "    ");
+        snprintf(left + used, sizeof left - (size_t)used, "--%s %s", setting->name,
+                 setting->argument ? setting->argument : "");
+        fprintf(out, "  %-32s %s\n", left, setting->help);
+    }
+}
+
+static const struct mw_setting *find(const struct mw_settings *settings, const char *name,
+                                     size_t length)
+{
+    for (size_t i = 0; i < settings->count; i++)
+        if (strlen(settings->table[i].name) == length &&
+            memcmp(settings->table[i].name, name, length) == 0)
+            return &settings->table[i];
+    return NULL;
+}
+
+static const struct mw_setting *find_letter(const struct mw_settings *settings, char letter)
+{
+    for (size_t i = 0; i < settings->count; i++)
+        if (settings->table[i].letter && settings->table[i].letter == letter)
+            return &settings->table[i];
+    return NULL;
+}
+
+static int set(const struct mw_settings *settings, const struct mw_setting *setting,
+               const char *value, char *why, size_t why_bytes)
+{
+    char *target = (char *)settings->values + setting->offset;
+    unsigned small = 1;
+    uint64_t large = 0;
+    switch (setting->type) {
+    case MW_SETTING_TEXT:
+        if (strlen(value) >= MW_SETTING_TEXT_BYTES || value[0] == '\0') {
+            snprintf(why, why_bytes, "must be 1 to %u bytes long", MW_SETTING_TEXT_BYTES - 1);
+            return -EINVAL;
+        }
+        strcpy(target, value);
+        return 0;
+    case MW_SETTING_CHOICE:
+        if (parse_choice(setting->choices, value, &small) != 0) {
+            snprintf(why, why_bytes, "must be one of %s, not '%.64s'", setting->choices, value);
+            return -EINVAL;
+        }
+        break;
+    case MW_SETTING_NUMBER:
+    case MW_SETTING_BYTES:
+        if (parse_number(setting, value, &large, why, why_bytes) != 0)
+            return -EINVAL;
+        small = (unsigned)large;
+        break;
+    case MW_SETTING_SWITCH:
+        break;
+    }
+    if (setting->type == MW_SETTING_BYTES)
+        memcpy(target, &large, sizeof large);
+    else
+        memcpy(target, &small, sizeof small);
+    return 0;
+}
+
+static int parse_number(const struct mw_setting *setting, const char *value, uint64_t *number,
+                        char *why, size_t why_bytes)
+{
+    static const char units[] = "KMG";
+    char *end = (char *)value;
+    errno = 0;
+    if (value[0] >= '0' && value[0] <= '9')
+        *number = strtoull(value, &end, 10);
+    bool good = end != value && errno == 0;
+    const char *unit = setting->type == MW_SETTING_BYTES && *end ? strchr(units, *end) : NULL;
+    if (unit) {
+        unsigned shift = 10 * (unsigned)(unit - units + 1);
+        good = good && *number <= UINT64_MAX >> shift;
+        *number <<= shift;
+        end++;
+    }
+    if (good && *end == '\0' && *number >= setting->min && *number <= setting->max)
+        return 0;
+    snprintf(why, why_bytes, "must be a decimal number from %llu to %llu%s, not '%.64s'",
+             (unsigned long long)setting->min, (unsigned long long)setting->max,
+             setting->type == MW_SETTING_BYTES ? " (K, M and G may follow)" : "", value);
+    return -EINVAL;
+}
+
+static int parse_choice(const char *choices, const char *value, unsigned *place)
+{
+    size_t length = strlen(value);
+    *place = 0;
+    for (const char *choice = choices; choice; (*place)++) {
+        const char *bar = strchr(choice, '|');
+        size_t choice_length = bar ? (size_t)(bar - choice) : strlen(choice);
+        if (choice_length == length && memcmp(choice, value, length) == 0)
+            return 0;
+        choice = bar ? bar + 1 : NULL;
+    }
+    return -EINVAL;
+}
+
+static int on_ini(void *user, const char *section, const char *name, const char *value)
+{
+    struct file_reader *reader = user;
+    if (strcmp(section, reader->settings->command) != 0)
+        return 1; /* another command's section */
+    const struct mw_setting *setting = find(reader->settings, name, strlen(name));
+    char why[256] = "is no setting; see --help for those there are";
+    if (setting && setting->type == MW_SETTING_SWITCH)
+        snprintf(why, sizeof why, "can be given on the command line only");
+    else if (setting && set(reader->settings, setting, value, why, sizeof why) == 0)
+        return 1;
+    if (!reader->refused)
+        fprintf(stderr, "millwright %s: %s: %s %s\n", reader->settings->command, reader->path, name,
+                why);
+    reader->refused = true;
+    return 0;
+}

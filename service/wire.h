@@ -1,0 +1,42 @@
+/* wire.h - the JSON of the compile endpoint: a body becomes a submission, a result an answer.
+ *
+ * Ownership:  a submission owns everything its request points to.
+ * Threads:    plain functions for the IO pools; nothing here knows the loop.
+ * Bounds:     those of request.h and options.h; nesting as jansson bounds it (2,048). */
+#ifndef MW_SERVICE_WIRE_H
+#define MW_SERVICE_WIRE_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include <millwright/diagnostic.h>
+#include <millwright/key.h>
+#include <millwright/options.h>
+#include <millwright/request.h>
+
+#include "problem.h"
+
+struct mw_submission {
+    json_t *body; /* owns the strings that the request points to */
+    struct mw_compile_request request;
+    struct mw_run_options run;
+    struct mw_options *options;
+    struct mw_key key;
+    struct mw_source_file *files;
+    const char **args;
+    char **decoded; /* per file: what was base64, else NULL */
+};
+
+/* Parse and check a body; the key is computed by the caller (it needs the toolchain).
+ * Returns 0, or a negative errno with `problem` filled. Runs on: an IO pool. */
+int mw_submission_parse(struct mw_submission **out, const char *body, size_t body_bytes,
+                        struct mw_problem *problem);
+void mw_submission_free(struct mw_submission *submission);
+
+/* The diagnostics as a JSON array. NULL when memory is out. */
+json_t *mw_wire_diagnostics(const struct mw_diagnostics *diagnostics);
+
+/* Bytes as a JSON string of base64. NULL when memory is out. */
+json_t *mw_wire_base64(const char *data, size_t bytes);
+
+#endif

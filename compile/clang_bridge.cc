@@ -248,7 +248,7 @@ class DiagnosticSink : public clang::DiagnosticConsumer
         SourceLocation at;
 
         mw_place place(SourceLocation where) const;
-        bool span(CharSourceRange range, mw_place &begin, mw_place &end) const;
+        bool span(CharSourceRange range, mw_place &begin, mw_place &end, bool expand = false) const;
         std::string line() const;
     };
 
@@ -267,15 +267,21 @@ mw_place DiagnosticSink::Text::place(SourceLocation where) const
             sources.getFileOffset(where)};
 }
 
-/* The bytes of `range`, when it stands in the same file. */
-bool DiagnosticSink::Text::span(CharSourceRange range, mw_place &begin, mw_place &end) const
+/* The bytes of `range`, when it stands in the same file. Of a range that a macro makes there are
+ * none, but with `expand` those of the macro's use. */
+bool DiagnosticSink::Text::span(CharSourceRange range, mw_place &begin, mw_place &end,
+                                bool expand) const
 {
-    CharSourceRange bytes = clang::Lexer::makeFileCharRange(range, sources, language);
-    if (bytes.isInvalid() || !sources.isWrittenInSameFile(bytes.getBegin(), at))
+    using clang::Lexer;
+    CharSourceRange bytes = Lexer::makeFileCharRange(range, sources, language);
+    if (bytes.isInvalid() && range.isValid() && expand)
+        bytes = Lexer::getAsCharRange(sources.getExpansionRange(range), sources, language);
+    if (bytes.isInvalid() || !sources.isWrittenInSameFile(bytes.getBegin(), at) ||
+        !sources.isWrittenInSameFile(bytes.getEnd(), at))
         return false;
     begin = place(bytes.getBegin());
     end = place(bytes.getEnd());
-    return true;
+    return begin.byte_offset <= end.byte_offset;
 }
 
 std::string DiagnosticSink::Text::line() const
@@ -313,7 +319,7 @@ void DiagnosticSink::deliver(DiagnosticsEngine::Level level, StringRef message, 
         mw_place begin, end;
         bool first = true; /* the smallest stretch that covers every range */
         for (CharSourceRange range : ranges) {
-            if (!text->span(range, begin, end))
+            if (!text->span(range, begin, end, /*expand=*/true))
                 continue;
             if (first || begin.byte_offset < out.begin.byte_offset)
                 out.begin = begin;

@@ -1,0 +1,828 @@
+/* Theory of the store.
+ * 1. `entry` is small and is what the LRU order rewrites; `content` holds the bytes and is written
+ *    once. An entry without its content, or the reverse, cannot be seen: both go in one
+ *    transaction, and the content leaves by a trigger.
+ * 2. `total` is kept by triggers, in the transactions that change it: it cannot drift.
+ * 3. `total.clock` only rises. It numbers the entries and orders their uses; an id is never given
+ *    twice, so a late touch cannot hit a stranger.
+ * 4. The checksum covers the key, the sizes and the bytes as stored: nothing damaged reaches the
+ *    decompressor, and nothing is answered for another key. */
+#include <millwright/store.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <openssl/evp.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zstd.h>
+
+#include <millwright/mutex.h>
+
+#define FILE_NAME      "store.db"
+#define APPLICATION_ID 0x4d575354 /* "MWST" */
+#define SCHEMA_VERSION 1
+#define COMPRESS_LEVEL 3
+#define CHECKSUM_BYTES 32u
+#define ENTRY_PART_MAX 4u /* an entry takes at most one part in so many of max_bytes */
+#define DIRECTORY_MODE 0700
+
+enum statement {
+    BEGIN,
+    COMMIT,
+    ROLLBACK,
+    FIND,
+    EXISTS,
+    TICK,
+    INSERT_ENTRY,
+    INSERT_CONTENT,
+    TOUCH,
+    EVICT,
+    REMOVE,
+    TOTAL,
+    STATEMENTS
+};
+
+static const char *const sql[STATEMENTS] = {
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+    [ROLLBACK] = "ROLLBACK",
+    [FIND] = "SELECT id, kind, meta_bytes, artifact_bytes, checksum, meta, artifact"
+             " FROM entry LEFT JOIN content USING (id) WHERE key = ?1",
+    [EXISTS] = "SELECT 1 FROM entry WHERE key = ?1",
+    [TICK] = "UPDATE total SET clock = clock + 1 RETURNING clock",
+    [INSERT_ENTRY] = "INSERT OR IGNORE INTO entry"
+                     " (id, used, key, kind, meta_bytes, artifact_bytes, stored_bytes, checksum)"
+                     " VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [INSERT_CONTENT] = "INSERT INTO content (id, meta, artifact) VALUES (?1, ?2, ?3)",
+    [TOUCH] = "UPDATE entry SET used = ?2 WHERE id = ?1",
+    [EVICT] = "DELETE FROM entry WHERE id = (SELECT id FROM entry ORDER BY used LIMIT 1)",
+    [REMOVE] = "DELETE FROM entry WHERE id = ?1",
+    [TOTAL] = "SELECT bytes, entries FROM total",
+};
+
+/* Run once, in the transaction that makes the store. */
+static const char schema[] =
+    "CREATE TABLE entry (id INTEGER PRIMARY KEY, used INTEGER NOT NULL, key TEXT NOT NULL UNIQUE,"
+    " kind INTEGER NOT NULL, meta_bytes INTEGER NOT NULL, artifact_bytes INTEGER NOT NULL,"
+    " stored_bytes INTEGER NOT NULL, checksum BLOB NOT NULL);"
+    "CREATE INDEX entry_by_use ON entry (used);"
+    "CREATE TABLE content (id INTEGER PRIMARY KEY, meta BLOB NOT NULL, artifact BLOB);"
+    "CREATE TABLE total (bytes INTEGER NOT NULL, entries INTEGER NOT NULL, clock INTEGER NOT NULL);"
+    "INSERT INTO total VALUES (0, 0, 0);"
+    "CREATE TRIGGER entry_comes AFTER INSERT ON entry BEGIN"
+    " UPDATE total SET bytes = bytes + new.stored_bytes, entries = entries + 1; END;"
+    "CREATE TRIGGER entry_leaves AFTER DELETE ON entry BEGIN"
+    " DELETE FROM content WHERE id = old.id;"
+    " UPDATE total SET bytes = bytes - old.stored_bytes, entries = entries - 1; END;";
+
+struct connection {
+    sqlite3 *db;
+    sqlite3_stmt *statements[STATEMENTS];
+};
+
+struct mw_store {
+    /* Immutable once open. */
+    char *path;
+    uint64_t max_bytes;
+
+    /* Held through each write transaction of this process: a mutex hands over at once, where
+     * SQLite's own lock is polled. Taken before `lock`. */
+    struct mw_mutex write_lock;
+
+    struct mw_mutex lock; /* guards the rest, but for the counters; never held across SQL */
+    struct mw_cond returned;
+    struct connection *idle[MW_STORE_CONNECTIONS_MAX];
+    unsigned idle_count, open_count;
+    int64_t touches[MW_STORE_TOUCHES_MAX]; /* ids that were hit, each once, in order of use */
+    unsigned touch_count;
+
+    /* Counted relaxed: nothing is read by them but the numbers. */
+    _Atomic uint64_t hits, misses, puts, evictions, errors;
+};
+
+/* A part of an entry as it is stored: compressed exactly when bytes < raw_bytes. */
+struct packed {
+    const void *data; /* NULL: there is none */
+    size_t bytes, raw_bytes;
+    void *owned; /* to be freed */
+};
+
+static int directories_make(const char *path);
+static int directory_make(const char *path);
+static int store_init(struct mw_store *store, const char *directory,
+                      const struct mw_store_options *options);
+static int connection_open(struct connection **out, const char *path);
+static void connection_close(struct connection *connection);
+static int file_identify(sqlite3 *db);
+static int file_state(sqlite3 *db);
+static int number_query(sqlite3 *db, const char *text, int64_t *number);
+static int connection_take(struct mw_store *store, struct connection **out);
+static void connection_return(struct mw_store *store, struct connection *connection);
+static int entry_read(struct connection *connection, const struct mw_key *key,
+                      struct mw_store_entry *entry, int64_t *id);
+static int entry_unpack(sqlite3_stmt *row, const struct mw_key *key, struct mw_store_entry *entry);
+static int entry_remove(struct mw_store *store, struct connection *connection, int64_t id);
+static bool entry_exists(struct connection *connection, const struct mw_key *key);
+static int entry_write(struct mw_store *store, struct connection *connection,
+                       const struct mw_key *key, enum mw_emit_kind kind, const struct packed *meta,
+                       const struct packed *artifact);
+static int entry_insert(struct connection *connection, const struct mw_key *key,
+                        enum mw_emit_kind kind, const struct packed *meta,
+                        const struct packed *artifact);
+static int trim(struct mw_store *store, struct connection *connection);
+static int evict(struct mw_store *store, struct connection *connection, uint64_t *evicted)
+    MW_REQUIRES(store->write_lock);
+static void touch(struct mw_store *store, struct connection *connection, int64_t id);
+static int touches_write(struct mw_store *store, struct connection *connection)
+    MW_REQUIRES(store->write_lock);
+static int checksum(uint8_t sum[CHECKSUM_BYTES], const struct mw_key *key, enum mw_emit_kind kind,
+                    const struct packed *meta, const struct packed *artifact);
+static int pack(struct packed *packed, const char *data, size_t bytes);
+static int unpack(const struct packed *packed, char **data, size_t *bytes);
+static int run(struct connection *connection, enum statement which, int64_t *first,
+               int64_t *second);
+static int finish(struct connection *connection, int error);
+static int count_error(struct mw_store *store, int error);
+static int error_of(int result);
+
+int mw_store_open(struct mw_store **out, const char *directory,
+                  const struct mw_store_options *options)
+{
+    struct mw_store *store;
+    struct connection *connection = NULL;
+    int error = directories_make(directory);
+
+    if (error < 0)
+        return error;
+    store = calloc(1, sizeof(*store));
+    if (!store)
+        return -ENOMEM;
+    error = store_init(store, directory, options);
+    if (error < 0) {
+        free(store->path);
+        free(store);
+        return error;
+    }
+    error = connection_take(store, &connection);
+    if (error == 0) {
+        error = trim(store, connection);
+        connection_return(store, connection);
+    }
+    if (error < 0) {
+        mw_store_close(store);
+        return error;
+    }
+    *out = store;
+    return 0;
+}
+
+void mw_store_close(struct mw_store *store)
+{
+    if (!store)
+        return;
+    assert(store->idle_count == store->open_count); /* nobody is inside */
+    if (store->idle_count > 0) {
+        struct connection *connection = store->idle[0];
+
+        /* Best effort: what is lost is only the order of the last uses. */
+        mw_mutex_lock(&store->write_lock);
+        if (store->touch_count > 0 && run(connection, BEGIN, NULL, NULL) == 0)
+            (void)finish(connection, touches_write(store, connection));
+        mw_mutex_unlock(&store->write_lock);
+    }
+    for (unsigned i = 0; i < store->idle_count; i++)
+        connection_close(store->idle[i]);
+    mw_cond_fini(&store->returned);
+    mw_mutex_fini(&store->lock);
+    mw_mutex_fini(&store->write_lock);
+    free(store->path);
+    free(store);
+}
+
+int mw_store_get(struct mw_store *store, const struct mw_key *key, struct mw_store_entry *entry)
+{
+    struct connection *connection;
+    int64_t id = 0;
+    int error = connection_take(store, &connection);
+
+    *entry = (struct mw_store_entry){0};
+    if (error < 0)
+        return count_error(store, error);
+    error = entry_read(connection, key, entry, &id);
+    if (error == 0)
+        touch(store, connection, id);
+    else if (error == -EBADMSG)
+        (void)entry_remove(store, connection, id);
+    connection_return(store, connection);
+    if (error == 0)
+        atomic_fetch_add_explicit(&store->hits, 1, memory_order_relaxed);
+    else if (error == -ENOENT)
+        atomic_fetch_add_explicit(&store->misses, 1, memory_order_relaxed);
+    else
+        (void)count_error(store, error);
+    return error == -EBADMSG ? -EIO : error;
+}
+
+int mw_store_put(struct mw_store *store, const struct mw_key *key,
+                 const struct mw_store_entry *entry)
+{
+    struct packed meta = {0}, artifact = {0};
+    struct connection *connection = NULL;
+    int error;
+
+    if (entry->meta_bytes > MW_STORE_RAW_BYTES_MAX ||
+        entry->artifact_bytes > MW_STORE_RAW_BYTES_MAX)
+        return -EFBIG;
+    error = connection_take(store, &connection);
+    if (error < 0)
+        return count_error(store, error);
+    if (entry_exists(connection, key))
+        goto out;
+    /* A NULL meta is an empty one; a NULL artifact is none. */
+    if ((error = pack(&meta, entry->meta ? entry->meta : "", entry->meta_bytes)) < 0 ||
+        (error = pack(&artifact, entry->artifact, entry->artifact_bytes)) < 0)
+        goto out;
+    if (meta.bytes + artifact.bytes + MW_STORE_ENTRY_BYTES > store->max_bytes / ENTRY_PART_MAX)
+        error = -EFBIG;
+    else
+        error = entry_write(store, connection, key, entry->kind, &meta, &artifact);
+out:
+    connection_return(store, connection);
+    free(meta.owned);
+    free(artifact.owned);
+    if (error == 0)
+        atomic_fetch_add_explicit(&store->puts, 1, memory_order_relaxed);
+    return error == -EFBIG ? error : count_error(store, error);
+}
+
+void mw_store_entry_fini(struct mw_store_entry *entry)
+{
+    if (!entry)
+        return;
+    free(entry->meta);
+    free(entry->artifact);
+    *entry = (struct mw_store_entry){0};
+}
+
+int mw_store_stats(struct mw_store *store, struct mw_store_stats *stats)
+{
+    struct connection *connection;
+    int64_t bytes = 0, entries = 0;
+    int error = connection_take(store, &connection);
+
+    if (error == 0) {
+        error = run(connection, TOTAL, &bytes, &entries);
+        connection_return(store, connection);
+    }
+    *stats = (struct mw_store_stats){
+        .entries = (uint64_t)entries,
+        .bytes = (uint64_t)bytes,
+        .max_bytes = store->max_bytes,
+        .hits = atomic_load_explicit(&store->hits, memory_order_relaxed),
+        .misses = atomic_load_explicit(&store->misses, memory_order_relaxed),
+        .puts = atomic_load_explicit(&store->puts, memory_order_relaxed),
+        .evictions = atomic_load_explicit(&store->evictions, memory_order_relaxed),
+        .errors = atomic_load_explicit(&store->errors, memory_order_relaxed)};
+    return error;
+}
+
+/* --- opening --- */
+
+/* `path` and its parents, as far as they are missing. */
+static int directories_make(const char *path)
+{
+    char *copy = strdup(path);
+    int error = 0;
+
+    if (!copy)
+        return -ENOMEM;
+    for (char *slash = strchr(copy + (copy[0] == '/'), '/'); error == 0 && slash;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        error = directory_make(copy);
+        *slash = '/';
+    }
+    if (error == 0)
+        error = directory_make(copy);
+    free(copy);
+    return error;
+}
+
+static int directory_make(const char *path)
+{
+    struct stat found;
+
+    if (mkdir(path, DIRECTORY_MODE) == 0)
+        return 0;
+    /* Whatever mkdir says of what is there already (EEXIST, EROFS, EACCES), there it is. */
+    if (stat(path, &found) == 0)
+        return S_ISDIR(found.st_mode) ? 0 : -ENOTDIR;
+    return -errno;
+}
+
+/* Everything but connections; undoes itself on failure, except for `path`. */
+static int store_init(struct mw_store *store, const char *directory,
+                      const struct mw_store_options *options)
+{
+    int error;
+
+    store->max_bytes =
+        options && options->max_bytes ? options->max_bytes : MW_STORE_MAX_BYTES_DEFAULT;
+    if (asprintf(&store->path, "%s/" FILE_NAME, directory) < 0) {
+        store->path = NULL;
+        return -ENOMEM;
+    }
+    if ((error = mw_mutex_init(&store->write_lock)) < 0)
+        return error;
+    if ((error = mw_mutex_init(&store->lock)) < 0)
+        goto fini_write_lock;
+    if ((error = mw_cond_init(&store->returned)) < 0)
+        goto fini_lock;
+    return 0;
+fini_lock:
+    mw_mutex_fini(&store->lock);
+fini_write_lock:
+    mw_mutex_fini(&store->write_lock);
+    return error;
+}
+
+static int connection_open(struct connection **out, const char *path)
+{
+    static const char pragmas[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                                  "PRAGMA journal_size_limit = 67108864;"
+                                  "PRAGMA trusted_schema = OFF";
+    struct connection *connection = calloc(1, sizeof(*connection));
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    int error;
+
+    if (!connection)
+        return -ENOMEM;
+    error = error_of(sqlite3_open_v2(path, &connection->db, flags, NULL));
+    if (error == -EIO && connection->db && sqlite3_system_errno(connection->db) != 0)
+        error = -sqlite3_system_errno(connection->db);
+    if (error == 0 && sqlite3_db_readonly(connection->db, "main") == 1)
+        error = -EACCES; /* SQLite would go on and fail at the first put */
+    if (error == 0)
+        error = error_of(sqlite3_busy_timeout(connection->db, MW_STORE_BUSY_MS_MAX));
+    if (error == 0)
+        error = file_identify(connection->db);
+    if (error == 0)
+        error = error_of(sqlite3_exec(connection->db, pragmas, NULL, NULL, NULL));
+    for (unsigned i = 0; error == 0 && i < STATEMENTS; i++)
+        error = error_of(sqlite3_prepare_v3(connection->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT,
+                                            &connection->statements[i], NULL));
+    if (error < 0) {
+        connection_close(connection);
+        return error;
+    }
+    *out = connection;
+    return 0;
+}
+
+static void connection_close(struct connection *connection)
+{
+    for (unsigned i = 0; i < STATEMENTS; i++)
+        (void)sqlite3_finalize(connection->statements[i]);
+    (void)sqlite3_close(connection->db);
+    free(connection);
+}
+
+/* Make sure that the file is a store, and make it one when it is new. Until that is known nothing
+ * may be written: not even the checkpoint that closing a stranger's file would make. */
+static int file_identify(sqlite3 *db)
+{
+    int state;
+
+    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+    state = file_state(db);
+    if (state == -ENOENT) {
+        char identify[96];
+
+        (void)snprintf(identify, sizeof identify,
+                       "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
+                       SCHEMA_VERSION);
+        (void)sqlite3_exec(db, "PRAGMA page_size = 8192", NULL, NULL, NULL);
+        state = error_of(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL));
+        if (state == 0 && (state = file_state(db)) == -ENOENT) { /* nobody was faster */
+            state = error_of(sqlite3_exec(db, schema, NULL, NULL, NULL));
+            if (state == 0)
+                state = error_of(sqlite3_exec(db, identify, NULL, NULL, NULL));
+        }
+        if (state == 0)
+            state = error_of(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL));
+        if (!sqlite3_get_autocommit(db))
+            (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    }
+    if (state == 0)
+        (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, (int *)NULL);
+    return state;
+}
+
+/* 0: a store of this version. -ENOENT: nothing yet. -EBADMSG: something else. */
+static int file_state(sqlite3 *db)
+{
+    int64_t application = 0, version = 0, objects = 0;
+    int error;
+
+    if ((error = number_query(db, "PRAGMA application_id", &application)) < 0 ||
+        (error = number_query(db, "PRAGMA user_version", &version)) < 0 ||
+        (error = number_query(db, "SELECT count(*) FROM sqlite_schema", &objects)) < 0)
+        return error;
+    if (application == 0 && version == 0 && objects == 0)
+        return -ENOENT;
+    return application == APPLICATION_ID && version == SCHEMA_VERSION ? 0 : -EBADMSG;
+}
+
+static int number_query(sqlite3 *db, const char *text, int64_t *number)
+{
+    sqlite3_stmt *statement = NULL;
+    int result = sqlite3_prepare_v2(db, text, -1, &statement, NULL);
+
+    if (result == SQLITE_OK)
+        result = sqlite3_step(statement);
+    if (result == SQLITE_ROW) {
+        *number = sqlite3_column_int64(statement, 0);
+        result = SQLITE_OK;
+    }
+    (void)sqlite3_finalize(statement);
+    return error_of(result);
+}
+
+/* --- connections --- */
+
+/* An idle connection, a new one while there are fewer than allowed, or the next that returns. */
+static int connection_take(struct mw_store *store, struct connection **out)
+{
+    int error;
+
+    mw_mutex_lock(&store->lock);
+    while (store->idle_count == 0 && store->open_count == MW_STORE_CONNECTIONS_MAX)
+        mw_cond_wait(&store->returned, &store->lock);
+    if (store->idle_count > 0) {
+        *out = store->idle[--store->idle_count];
+        mw_mutex_unlock(&store->lock);
+        return 0;
+    }
+    store->open_count++;
+    mw_mutex_unlock(&store->lock);
+    error = connection_open(out, store->path);
+    if (error < 0) {
+        mw_mutex_lock(&store->lock);
+        store->open_count--;
+        mw_cond_signal(&store->returned); /* whoever waits may try to open one */
+        mw_mutex_unlock(&store->lock);
+    }
+    return error;
+}
+
+static void connection_return(struct mw_store *store, struct connection *connection)
+{
+    mw_mutex_lock(&store->lock);
+    store->idle[store->idle_count++] = connection;
+    mw_cond_signal(&store->returned);
+    mw_mutex_unlock(&store->lock);
+}
+
+/* --- entries --- */
+
+/* Returns 0, -ENOENT, -EBADMSG with the id of the damaged entry, or another error. */
+static int entry_read(struct connection *connection, const struct mw_key *key,
+                      struct mw_store_entry *entry, int64_t *id)
+{
+    sqlite3_stmt *row = connection->statements[FIND];
+    int error, result;
+
+    (void)sqlite3_bind_text(row, 1, key->text, -1, SQLITE_STATIC);
+    result = sqlite3_step(row);
+    if (result == SQLITE_ROW) {
+        *id = sqlite3_column_int64(row, 0);
+        error = entry_unpack(row, key, entry);
+    } else {
+        error = result == SQLITE_DONE ? -ENOENT : error_of(result);
+    }
+    (void)sqlite3_reset(row);
+    (void)sqlite3_clear_bindings(row);
+    if (error < 0)
+        mw_store_entry_fini(entry);
+    return error;
+}
+
+/* Check the found row and copy what it holds. */
+static int entry_unpack(sqlite3_stmt *row, const struct mw_key *key, struct mw_store_entry *entry)
+{
+    struct packed parts[2];
+    uint8_t sum[CHECKSUM_BYTES];
+    int64_t kind = sqlite3_column_int64(row, 1);
+    int error;
+
+    for (int i = 0; i < 2; i++) {
+        int64_t raw_bytes = sqlite3_column_int64(row, 2 + i);
+
+        parts[i] = (struct packed){0};
+        if (raw_bytes < 0 || (uint64_t)raw_bytes > MW_STORE_RAW_BYTES_MAX)
+            return -EBADMSG;
+        if (sqlite3_column_type(row, 5 + i) == SQLITE_NULL)
+            continue;
+        parts[i].data = sqlite3_column_blob(row, 5 + i);
+        parts[i].bytes = (size_t)sqlite3_column_bytes(row, 5 + i);
+        parts[i].raw_bytes = (size_t)raw_bytes;
+        if (!parts[i].data && parts[i].bytes > 0)
+            return -ENOMEM;
+        if (!parts[i].data)
+            parts[i].data = ""; /* SQLite has no address for an empty blob */
+    }
+    error = checksum(sum, key, (enum mw_emit_kind)kind, &parts[0], &parts[1]);
+    if (error < 0)
+        return error;
+    if (!parts[0].data || sqlite3_column_bytes(row, 4) != CHECKSUM_BYTES ||
+        memcmp(sqlite3_column_blob(row, 4), sum, CHECKSUM_BYTES) != 0)
+        return -EBADMSG;
+    entry->kind = (enum mw_emit_kind)kind;
+    error = unpack(&parts[0], &entry->meta, &entry->meta_bytes);
+    return error < 0 ? error : unpack(&parts[1], &entry->artifact, &entry->artifact_bytes);
+}
+
+static int entry_remove(struct mw_store *store, struct connection *connection, int64_t id)
+{
+    int error;
+
+    mw_mutex_lock(&store->write_lock);
+    (void)sqlite3_bind_int64(connection->statements[REMOVE], 1, id);
+    error = run(connection, REMOVE, NULL, NULL);
+    mw_mutex_unlock(&store->write_lock);
+    return error;
+}
+
+/* Spares the work of compressing; the insert decides. */
+static bool entry_exists(struct connection *connection, const struct mw_key *key)
+{
+    int64_t one = 0;
+
+    (void)sqlite3_bind_text(connection->statements[EXISTS], 1, key->text, -1, SQLITE_STATIC);
+    return run(connection, EXISTS, &one, NULL) == 0 && one == 1;
+}
+
+static int entry_write(struct mw_store *store, struct connection *connection,
+                       const struct mw_key *key, enum mw_emit_kind kind, const struct packed *meta,
+                       const struct packed *artifact)
+{
+    uint64_t evicted = 0;
+    int error;
+
+    mw_mutex_lock(&store->write_lock);
+    error = run(connection, BEGIN, NULL, NULL);
+    if (error == 0) {
+        error = touches_write(store, connection);
+        if (error == 0)
+            error = entry_insert(connection, key, kind, meta, artifact);
+        if (error == 0)
+            error = evict(store, connection, &evicted);
+        error = finish(connection, error);
+    }
+    mw_mutex_unlock(&store->write_lock);
+    if (error == 0)
+        atomic_fetch_add_explicit(&store->evictions, evicted, memory_order_relaxed);
+    return error;
+}
+
+static int entry_insert(struct connection *connection, const struct mw_key *key,
+                        enum mw_emit_kind kind, const struct packed *meta,
+                        const struct packed *artifact)
+{
+    sqlite3_stmt *insert = connection->statements[INSERT_ENTRY];
+    sqlite3_stmt *content = connection->statements[INSERT_CONTENT];
+    uint8_t sum[CHECKSUM_BYTES];
+    int64_t id = 0;
+    int error = checksum(sum, key, kind, meta, artifact);
+
+    if (error == 0)
+        error = run(connection, TICK, &id, NULL);
+    if (error < 0)
+        return error;
+    (void)sqlite3_bind_int64(insert, 1, id);
+    (void)sqlite3_bind_text(insert, 2, key->text, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(insert, 3, (int64_t)kind);
+    (void)sqlite3_bind_int64(insert, 4, (int64_t)meta->raw_bytes);
+    (void)sqlite3_bind_int64(insert, 5, (int64_t)artifact->raw_bytes);
+    (void)sqlite3_bind_int64(insert, 6,
+                             (int64_t)(meta->bytes + artifact->bytes + MW_STORE_ENTRY_BYTES));
+    (void)sqlite3_bind_blob(insert, 7, sum, sizeof sum, SQLITE_STATIC);
+    error = run(connection, INSERT_ENTRY, NULL, NULL);
+    if (error < 0 || sqlite3_changes(connection->db) == 0) /* somebody else was faster */
+        return error;
+    (void)sqlite3_bind_int64(content, 1, id);
+    if ((error = error_of(
+             sqlite3_bind_blob64(content, 2, meta->data, meta->bytes, SQLITE_STATIC))) < 0 ||
+        (error = error_of(
+             sqlite3_bind_blob64(content, 3, artifact->data, artifact->bytes, SQLITE_STATIC))) < 0)
+        return error;
+    return run(connection, INSERT_CONTENT, NULL, NULL);
+}
+
+/* The bound may be smaller than when the file was last open. */
+static int trim(struct mw_store *store, struct connection *connection)
+{
+    int64_t bytes = 0;
+    uint64_t evicted = 0;
+    int error = run(connection, TOTAL, &bytes, NULL);
+
+    if (error < 0 || (uint64_t)bytes <= store->max_bytes)
+        return error;
+    mw_mutex_lock(&store->write_lock);
+    error = run(connection, BEGIN, NULL, NULL);
+    if (error == 0)
+        error = finish(connection, evict(store, connection, &evicted));
+    mw_mutex_unlock(&store->write_lock);
+    if (error == 0)
+        atomic_fetch_add_explicit(&store->evictions, evicted, memory_order_relaxed);
+    return error;
+}
+
+/* Remove the least recently used until the bound holds. Inside a transaction. */
+static int evict(struct mw_store *store, struct connection *connection, uint64_t *evicted)
+{
+    for (;;) {
+        int64_t bytes = 0, entries = 0;
+        int error = run(connection, TOTAL, &bytes, &entries);
+
+        if (error < 0 || (uint64_t)bytes <= store->max_bytes || entries == 0)
+            return error;
+        error = run(connection, EVICT, NULL, NULL);
+        if (error < 0)
+            return error;
+        ++*evicted;
+    }
+}
+
+/* --- the order of use --- */
+
+/* Note a hit. When the list is full it is written here and now. */
+static void touch(struct mw_store *store, struct connection *connection, int64_t id)
+{
+    unsigned at = 0;
+    bool full;
+
+    mw_mutex_lock(&store->lock);
+    while (at < store->touch_count && store->touches[at] != id)
+        at++;
+    if (at < store->touch_count) {
+        store->touch_count--;
+        memmove(&store->touches[at], &store->touches[at + 1],
+                (store->touch_count - at) * sizeof(store->touches[0]));
+    }
+    full = store->touch_count == MW_STORE_TOUCHES_MAX;
+    if (!full)
+        store->touches[store->touch_count++] = id;
+    mw_mutex_unlock(&store->lock);
+    if (!full)
+        return;
+    mw_mutex_lock(&store->write_lock);
+    if (run(connection, BEGIN, NULL, NULL) == 0)
+        (void)finish(connection, touches_write(store, connection));
+    mw_mutex_unlock(&store->write_lock);
+}
+
+/* Write the noted hits, in their order. Inside a transaction. */
+static int touches_write(struct mw_store *store, struct connection *connection)
+{
+    int64_t ids[MW_STORE_TOUCHES_MAX];
+    unsigned count;
+    int error = 0;
+
+    mw_mutex_lock(&store->lock);
+    count = store->touch_count;
+    memcpy(ids, store->touches, count * sizeof(ids[0]));
+    store->touch_count = 0;
+    mw_mutex_unlock(&store->lock);
+    for (unsigned i = 0; error == 0 && i < count; i++) {
+        int64_t now = 0;
+
+        error = run(connection, TICK, &now, NULL);
+        if (error == 0) {
+            (void)sqlite3_bind_int64(connection->statements[TOUCH], 1, ids[i]);
+            (void)sqlite3_bind_int64(connection->statements[TOUCH], 2, now);
+            error = run(connection, TOUCH, NULL, NULL);
+        }
+    }
+    return error;
+}
+
+/* --- bytes --- */
+
+static int checksum(uint8_t sum[CHECKSUM_BYTES], const struct mw_key *key, enum mw_emit_kind kind,
+                    const struct packed *meta, const struct packed *artifact)
+{
+    uint64_t sizes[] = {(uint64_t)kind,         meta->bytes,     meta->raw_bytes,
+                        artifact->data != NULL, artifact->bytes, artifact->raw_bytes};
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
+    bool done = hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL) == 1 &&
+                EVP_DigestUpdate(hash, key->text, strlen(key->text) + 1) == 1 &&
+                EVP_DigestUpdate(hash, sizes, sizeof sizes) == 1 &&
+                EVP_DigestUpdate(hash, meta->data, meta->bytes) == 1 &&
+                EVP_DigestUpdate(hash, artifact->data, artifact->bytes) == 1 &&
+                EVP_DigestFinal_ex(hash, sum, NULL) == 1;
+
+    EVP_MD_CTX_free(hash);
+    return done ? 0 : -ENOMEM;
+}
+
+/* Compress, unless that would not shrink it. */
+static int pack(struct packed *packed, const char *data, size_t bytes)
+{
+    size_t room = ZSTD_compressBound(bytes), used;
+
+    *packed = (struct packed){.data = data, .bytes = bytes, .raw_bytes = bytes};
+    if (bytes == 0)
+        return 0;
+    packed->owned = malloc(room);
+    if (!packed->owned)
+        return -ENOMEM;
+    used = ZSTD_compress(packed->owned, room, data, bytes, COMPRESS_LEVEL);
+    if (ZSTD_isError(used))
+        return -ENOMEM;
+    if (used < bytes) {
+        packed->data = packed->owned;
+        packed->bytes = used;
+    }
+    return 0;
+}
+
+static int unpack(const struct packed *packed, char **data, size_t *bytes)
+{
+    if (!packed->data)
+        return 0;
+    if (packed->bytes > packed->raw_bytes)
+        return -EBADMSG;
+    *data = malloc(packed->raw_bytes + 1);
+    if (!*data)
+        return -ENOMEM;
+    if (packed->bytes == packed->raw_bytes)
+        memcpy(*data, packed->data, packed->bytes);
+    else if (ZSTD_decompress(*data, packed->raw_bytes, packed->data, packed->bytes) !=
+             packed->raw_bytes)
+        return -EBADMSG;
+    (*data)[packed->raw_bytes] = '\0';
+    *bytes = packed->raw_bytes;
+    return 0;
+}
+
+/* --- SQL --- */
+
+/* Run a statement whose parameters are bound; up to two numbers of its first row go out. */
+static int run(struct connection *connection, enum statement which, int64_t *first, int64_t *second)
+{
+    sqlite3_stmt *statement = connection->statements[which];
+    int result = sqlite3_step(statement);
+
+    if (result == SQLITE_ROW) {
+        if (first)
+            *first = sqlite3_column_int64(statement, 0);
+        if (second)
+            *second = sqlite3_column_int64(statement, 1);
+        result = SQLITE_OK;
+    }
+    (void)sqlite3_reset(statement);
+    (void)sqlite3_clear_bindings(statement);
+    return error_of(result);
+}
+
+/* Commit when `error` is 0, roll back otherwise or when the commit fails. */
+static int finish(struct connection *connection, int error)
+{
+    if (error == 0)
+        error = run(connection, COMMIT, NULL, NULL);
+    if (!sqlite3_get_autocommit(connection->db))
+        (void)run(connection, ROLLBACK, NULL, NULL);
+    return error;
+}
+
+static int count_error(struct mw_store *store, int error)
+{
+    if (error < 0)
+        atomic_fetch_add_explicit(&store->errors, 1, memory_order_relaxed);
+    return error;
+}
+
+static int error_of(int result)
+{
+    static const struct {
+        int result, error;
+    } errors[] = {
+        {SQLITE_OK, 0},         {SQLITE_DONE, 0},           {SQLITE_NOMEM, -ENOMEM},
+        {SQLITE_FULL, -ENOSPC}, {SQLITE_TOOBIG, -EFBIG},    {SQLITE_PERM, -EACCES},
+        {SQLITE_AUTH, -EACCES}, {SQLITE_READONLY, -EACCES}, {SQLITE_NOTADB, -EBADMSG},
+        {SQLITE_BUSY, -EBUSY},  {SQLITE_LOCKED, -EBUSY},
+    };
+
+    if (result == SQLITE_IOERR_NOMEM)
+        return -ENOMEM;
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        if ((result & 0xff) == errors[i].result)
+            return errors[i].error;
+    }
+    return -EIO;
+}

@@ -9,12 +9,13 @@
 
 static int check_directory(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_files(const struct mw_compile_request *request, struct mw_refusal *refusal);
-static int check_file(const struct mw_source_file *file, size_t index, struct mw_refusal *refusal);
+static int check_file(const struct mw_compile_request *request, size_t index,
+                      struct mw_refusal *refusal);
 static int check_names_apart(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_main(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_args(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static const char *path_fault(const char *path);
-static const char *part_fault(const char *part, size_t bytes);
+static const char *part_fault(const char *part, size_t bytes, bool dots_fine);
 static int order_by_name(const void *a, const void *b);
 static unsigned order_of(char c);
 
@@ -134,7 +135,7 @@ static int check_files(const struct mw_compile_request *request, struct mw_refus
                          "has %zu entries and at most %u are taken; send fewer files",
                          request->file_count, MW_REQUEST_FILES_MAX);
     for (size_t i = 0; i < request->file_count; i++) {
-        int error = check_file(&request->files[i], i, refusal);
+        int error = check_file(request, i, refusal);
 
         if (error < 0)
             return error;
@@ -147,8 +148,10 @@ static int check_files(const struct mw_compile_request *request, struct mw_refus
     return check_names_apart(request, refusal);
 }
 
-static int check_file(const struct mw_source_file *file, size_t index, struct mw_refusal *refusal)
+static int check_file(const struct mw_compile_request *request, size_t index,
+                      struct mw_refusal *refusal)
 {
+    const struct mw_source_file *file = &request->files[index];
     const char *fault;
     char field[64];
 
@@ -159,7 +162,10 @@ static int check_file(const struct mw_source_file *file, size_t index, struct mw
         return mw_refuse(refusal, MW_REFUSAL_SIZE, field,
                          "is longer than %u bytes: '%.40s...'; give a shorter name",
                          MW_REQUEST_NAME_BYTES_MAX, file->name);
-    fault = file->name[0] == '/' ? "is absolute" : path_fault(file->name);
+    if (request->read_disk) /* a user's own files may lie anywhere */
+        fault = part_fault(file->name, strlen(file->name), true);
+    else
+        fault = file->name[0] == '/' ? "is absolute" : path_fault(file->name);
     if (fault)
         return mw_refuse(refusal, MW_REFUSAL_FIELD, field,
                          "%s: '%.80s'; give a name below \"directory\", such as src/a.c", fault,
@@ -247,7 +253,7 @@ static const char *path_fault(const char *path)
 {
     for (;;) {
         size_t bytes = strcspn(path, "/");
-        const char *fault = part_fault(path, bytes);
+        const char *fault = part_fault(path, bytes, false);
 
         if (fault || path[bytes] == '\0')
             return fault;
@@ -255,13 +261,13 @@ static const char *path_fault(const char *path)
     }
 }
 
-static const char *part_fault(const char *part, size_t bytes)
+static const char *part_fault(const char *part, size_t bytes, bool dots_fine)
 {
     if (bytes == 0)
         return "has an empty part";
-    if (bytes == 1 && part[0] == '.')
+    if (!dots_fine && bytes == 1 && part[0] == '.')
         return "has a '.' part";
-    if (bytes == 2 && part[0] == '.' && part[1] == '.')
+    if (!dots_fine && bytes == 2 && part[0] == '.' && part[1] == '.')
         return "has a '..' part";
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)part[i];

@@ -38,7 +38,8 @@ enum mw_emit_kind {
 };
 
 struct mw_source_file {
-    const char *name; /* relative to the directory, '/' between parts, no "." or ".." parts */
+    const char *name; /* relative to the directory, '/' between parts, no "." or ".." parts;
+                         under read_disk any path */
     const char *data; /* any bytes; need not end in NUL */
     size_t bytes;
 };

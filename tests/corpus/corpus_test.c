@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "package.h"
-#include "process.h"
-#include "server.h"
+#include "support/process.h"
+#include "support/server.h"
 
 #define COMPILER "clang-19"
 
@@ -35,6 +35,7 @@ enum { ZLIB, LUA, PACKAGES };
 
 static char folder[] = "/tmp/mw-corpus-XXXXXX";
 static struct server server;
+static struct client client;
 static struct package packages[PACKAGES];
 static char *outputs[PACKAGES]; /* folder of the objects and programs, NULL until compiled */
 
@@ -218,13 +219,15 @@ static int start(void **state)
         fail_msg("cannot make '%s': %s", folder, strerror(errno));
     for (int index = 0; index < PACKAGES; index++)
         package_read(&packages[index], corpus, package_names[index]);
-    server_start(&server, program, folder);
+    server_start(&server, program, folder, NULL);
+    client_open(&client, &server);
     return 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
+    client_close(&client);
     server_stop(&server);
     for (int index = 0; index < PACKAGES; index++) {
         package_fini(&packages[index]);
@@ -301,21 +304,24 @@ static struct compiled compile_by_service(const struct package *package, const s
 {
     char *body = package_request(package, command, extra_flag);
     struct compiled compiled = {0};
-    struct bytes text;
+    struct reply reply;
     const char *url = NULL;
     json_t *answer;
-    long status;
 
-    status = server_request(&server, "/v1/compile", body, &text);
-    answer = answer_parse(command, status, &text);
+    client_send(&client, &(struct request){.path = "/v1/compile", .body = body}, &reply);
+    answer = answer_parse(command, reply.status, &reply.body);
     compiled.is_cached = json_is_true(json_object_get(answer, "cached"));
     if (json_unpack(answer, "{s:{s:s}}", "artifact", "url", &url) != 0)
-        fail_msg("%s: no artifact in %s", command->fields[COMMAND_FILE], text.data);
-    status = server_request(&server, url, NULL, &compiled.object);
-    if (status != 200)
-        fail_msg("%s: status %ld for its artifact %s", command->fields[COMMAND_FILE], status, url);
+        fail_msg("%s: no artifact in %s", command->fields[COMMAND_FILE], reply.body.data);
+    reply_free(&reply);
+    client_send(&client, &(struct request){.path = url}, &reply);
+    if (reply.status != 200)
+        fail_msg("%s: status %ld for its artifact %s", command->fields[COMMAND_FILE], reply.status,
+                 url);
+    compiled.object = reply.body;
+    reply.body.data = NULL;
     json_decref(answer);
-    free(text.data);
+    reply_free(&reply);
     free(body);
     return compiled;
 }

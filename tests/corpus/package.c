@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "process.h"
+#include "support/process.h"
 
 static void list_read(struct list *list, const char *corpus, const char *package, const char *what);
 static void line_split(struct line *line, char *text);

@@ -1,8 +1,8 @@
 /* process.h - run programs and read and write whole files; what fails ends the cmocka test.
  *
  * Threads: one; a child is made by fork. */
-#ifndef CORPUS_PROCESS_H
-#define CORPUS_PROCESS_H
+#ifndef MILLWRIGHT_TESTS_PROCESS_H
+#define MILLWRIGHT_TESTS_PROCESS_H
 
 #include <stddef.h>
 #include <sys/types.h>

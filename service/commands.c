@@ -58,9 +58,8 @@ static const struct mw_setting serve_table[] = {
 #define AT(member) offsetof(struct mw_compile_settings, member)
 
 static const struct mw_setting compile_table[] = {
-    {"emit", 0, MW_SETTING_CHOICE, AT(emit), 0, 0,
-     "object|asm|llvm-ir|bitcode|preprocessed|none", "KIND",
-     "object (default), asm, llvm-ir, bitcode, preprocessed or none"},
+    {"emit", 0, MW_SETTING_CHOICE, AT(emit), 0, 0, "object|asm|llvm-ir|bitcode|preprocessed|none",
+     "KIND", "object (default), asm, llvm-ir, bitcode, preprocessed or none"},
     {"output", 'o', MW_SETTING_TEXT, AT(output), 0, 0, NULL, "FILE",
      "write to FILE, `-` for stdout (the source's name with .o, .s, ...)"},
     {"language", 'x', MW_SETTING_CHOICE, AT(language), 0, 0, "auto|c|c++", "LANGUAGE",
@@ -81,7 +80,8 @@ static const struct mw_command commands[] = {
      "ends it at once. Until compiles run isolated it listens on loopback or a unix socket only.\n",
      1},
     {"compile", "FILE... [OPTION...] [-- FLAG...]", "compile files here, without a server",
-     "FLAGs go to the compiler; those that run programs or write files are refused (docs/flags.md).\n"
+     "FLAGs go to the compiler; those that run programs or write files are refused "
+     "(docs/flags.md).\n"
      "Exit status: 0 compiled, 1 errors found, 2 wrong usage.\n",
      1},
     {"version", "", "print the version", NULL, 0},

@@ -57,8 +57,7 @@ static int write_file(const char *path, const char *data, size_t bytes);
 static int output_path(const struct unit *unit, char *path, size_t bytes);
 static void complain(const char *path, const char *text);
 
-#define UNIT_OF(job_pointer)                                                                       \
-    ((struct unit *)((char *)(job_pointer) - offsetof(struct unit, job)))
+#define UNIT_OF(job_pointer) ((struct unit *)((char *)(job_pointer) - offsetof(struct unit, job)))
 
 int mw_command_compile(int argc, char **argv)
 {
@@ -137,8 +136,8 @@ static int compile_all(struct batch *batch)
     int status = MW_EXIT_OK;
     struct mw_lane *lane;
     struct mw_lane_stats stats;
-    int error = mw_lane_new(&lane, &(struct mw_lane_options){
-                                       .name = "compile-cpu", .cap = batch->settings.jobs});
+    int error = mw_lane_new(
+        &lane, &(struct mw_lane_options){.name = "compile-cpu", .cap = batch->settings.jobs});
     if (error) {
         fprintf(stderr, "millwright compile: cannot start: %s\n", mw_strerror(error));
         return MW_EXIT_FAILED;
@@ -171,8 +170,8 @@ static int prepare(struct unit *unit)
     struct mw_refusal refusal = {0};
     int error = read_text(unit->path, &unit->text, &unit->file.bytes);
     if (error) {
-        complain(unit->path, error == -EFBIG ? "larger than a source file may be"
-                                             : mw_strerror(error));
+        complain(unit->path,
+                 error == -EFBIG ? "larger than a source file may be" : mw_strerror(error));
         return MW_EXIT_FAILED;
     }
     unit->file.name = unit->path;
@@ -195,8 +194,7 @@ static int prepare(struct unit *unit)
         error = mw_options_new(&unit->options, &unit->request, &refusal);
     if (!error)
         return MW_EXIT_OK;
-    fprintf(stderr, "millwright compile: %s: %s\n",
-            refusal.kind ? refusal.subject : unit->path,
+    fprintf(stderr, "millwright compile: %s: %s\n", refusal.kind ? refusal.subject : unit->path,
             refusal.kind ? refusal.reason : mw_strerror(error));
     return MW_EXIT_USAGE;
 }
@@ -327,8 +325,8 @@ static int output_path(const struct unit *unit, char *path, size_t bytes)
     else if (settings->emit == MW_EMIT_PREPROCESSED)
         length = snprintf(path, bytes, "-");
     else
-        length = snprintf(path, bytes, "%.*s%s", (int)(dot ? dot - name : (long)strlen(name)),
-                          name, mw_emit_kind_suffix((enum mw_emit_kind)settings->emit));
+        length = snprintf(path, bytes, "%.*s%s", (int)(dot ? dot - name : (long)strlen(name)), name,
+                          mw_emit_kind_suffix((enum mw_emit_kind)settings->emit));
     return length > 0 && (size_t)length < bytes ? 0 : -ENAMETOOLONG;
 }
 

@@ -168,8 +168,9 @@ void mw_http_reply(struct mw_http_request *request, const struct mw_http_reply *
     request->replied = true;
     request->gone = NULL;
     request->status = reply->status;
-    request->response = MHD_create_response_from_buffer(
-        reply->body_bytes, reply->body, reply->body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+    request->response = MHD_create_response_from_buffer(reply->body_bytes, reply->body,
+                                                        reply->body ? MHD_RESPMEM_MUST_FREE
+                                                                    : MHD_RESPMEM_PERSISTENT);
     if (!request->response)
         free(reply->body);
     for (size_t i = 0; request->response && i < MW_HTTP_HEADERS_MAX && reply->headers[i].name; i++)
@@ -400,7 +401,8 @@ static void route(struct mw_http_request *request, const char *method, const cha
             return;
         }
         size_t used = strlen(allow);
-        snprintf(allow + used, sizeof request->allow - used, "%s%s", used ? ", " : "", candidate->method);
+        snprintf(allow + used, sizeof request->allow - used, "%s%s", used ? ", " : "",
+                 candidate->method);
     }
     if (allow[0]) {
         mw_problem_set(&request->refused, MW_PROBLEM_METHOD, method, "%.200s takes %s", url, allow);
@@ -423,8 +425,8 @@ static bool take_upload(struct mw_http_request *request, const char *data, size_
         if (capacity < needed)
             capacity = needed;
         size_t total = http->body_bytes_total - request->body_capacity + capacity;
-        char *body = total > http->options.body_bytes_total_max ? NULL
-                                                                : realloc(request->body, capacity);
+        char *body =
+            total > http->options.body_bytes_total_max ? NULL : realloc(request->body, capacity);
         if (body) {
             http->body_bytes_total = total;
             request->body = body;
@@ -497,8 +499,8 @@ static int watch_hangup(struct mw_http_request *request)
     struct hangup *hangup = calloc(1, sizeof *hangup);
     if (!hangup)
         return -ENOMEM;
-    int fd = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD)
-                 ->connect_fd;
+    int fd =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     int error = uv_poll_init(request->http->options.loop, &hangup->poll, fd);
     if (error) {
         free(hangup);

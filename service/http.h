@@ -81,8 +81,7 @@ const char *mw_http_request_query(const struct mw_http_request *request, const c
 const char *mw_http_request_header(const struct mw_http_request *request, const char *name);
 
 /* Call gone(user) when the client hangs up before the answer; then no answer is due any more. */
-void mw_http_request_on_gone(struct mw_http_request *request, void (*gone)(void *user),
-                             void *user);
+void mw_http_request_on_gone(struct mw_http_request *request, void (*gone)(void *user), void *user);
 
 /* Answer, now or later; once. */
 void mw_http_reply(struct mw_http_request *request, const struct mw_http_reply *reply);

@@ -200,8 +200,8 @@ static int work_prefix(struct mw_step *step)
         return error;
     if (submission->run.timeout_ms > ticket->pipeline->parts.timeout_ms_max)
         submission->run.timeout_ms = ticket->pipeline->parts.timeout_ms_max;
-    error = mw_key_compute(&submission->key, ticket->pipeline->parts.toolchain,
-                           submission->options, &submission->request);
+    error = mw_key_compute(&submission->key, ticket->pipeline->parts.toolchain, submission->options,
+                           &submission->request);
     if (error) {
         mw_problem_set(&ticket->problem, MW_PROBLEM_INTERNAL, NULL,
                        "the toolchain's headers could not be read: %s", mw_strerror(error));
@@ -340,10 +340,9 @@ static int work_keep(struct mw_step *step)
 {
     struct mw_flight *flight = FLIGHT_OF(step);
     struct mw_compile_result *result = &flight->result;
-    json_t *meta = json_pack("{s:o, s:I}", "diagnostics",
-                             mw_wire_diagnostics(&result->diagnostics), "dropped",
-                             (json_int_t)result->diagnostics.dropped);
-    char *text = meta ? json_dumps(meta, JSON_COMPACT) : NULL;
+    json_t *meta = json_pack("{s:o, s:I}", "diagnostics", mw_wire_diagnostics(&result->diagnostics),
+                             "dropped", (json_int_t)result->diagnostics.dropped);
+    char *text = meta ? json_dumps(meta, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(meta);
     if (!text)
         return -ENOMEM;
@@ -386,7 +385,7 @@ static int work_render(struct mw_step *step)
 {
     struct mw_ticket *ticket = TICKET_OF(step);
     json_t *object = answer_json(ticket, ticket->flight);
-    ticket->answer = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    ticket->answer = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(object);
     return ticket->answer ? 0 : -ENOMEM;
 }
@@ -518,12 +517,11 @@ static void on_timeout(uv_timer_t *timer)
                    saturated ? "; every pool worker is busy while work waits, so the time-out may "
                                "come from blocking calls elsewhere"
                              : "");
-    json_t *extra =
-        json_pack("{s:o, s:o}", "pool", mw_report_pool(pipeline->parts.pool), "lanes",
-                  mw_report_lanes((struct mw_lane *const[]){pipeline->parts.cpu,
-                                                            pipeline->parts.files,
-                                                            pipeline->parts.store_io},
-                                  3));
+    json_t *extra = json_pack(
+        "{s:o, s:o}", "pool", mw_report_pool(pipeline->parts.pool), "lanes",
+        mw_report_lanes((struct mw_lane *const[]){pipeline->parts.cpu, pipeline->parts.files,
+                                                  pipeline->parts.store_io},
+                        3));
     ticket_answer_problem(ticket, &problem, extra);
     json_decref(extra);
 }
@@ -662,28 +660,28 @@ static json_t *artifact_json(const struct mw_ticket *ticket, const struct mw_fli
         return json_null();
     char url[MW_KEY_TEXT_BYTES + 16];
     snprintf(url, sizeof url, "/v1/artifacts/%s", flight->submission->key.text);
-    json_t *artifact = json_pack("{s:s, s:I, s:s?}", "kind", mw_emit_kind_name(entry->kind),
-                                 "bytes", (json_int_t)entry->artifact_bytes, "url",
-                                 flight->stored ? url : NULL);
+    json_t *artifact =
+        json_pack("{s:s, s:I, s:s?}", "kind", mw_emit_kind_name(entry->kind), "bytes",
+                  (json_int_t)entry->artifact_bytes, "url", flight->stored ? url : NULL);
     if (!flight->stored)
         json_object_set_new(artifact, "not_stored", json_string(flight->not_kept));
     if (ticket->include_artifact || !flight->stored)
-        json_object_set_new(artifact, "base64",
-                            mw_wire_base64(entry->artifact ? entry->artifact : "",
-                                           entry->artifact_bytes));
+        json_object_set_new(
+            artifact, "base64",
+            mw_wire_base64(entry->artifact ? entry->artifact : "", entry->artifact_bytes));
     return artifact;
 }
 
 static json_t *answer_json(const struct mw_ticket *ticket, const struct mw_flight *flight)
 {
     json_t *meta = json_loadb(flight->entry.meta, flight->entry.meta_bytes, 0, NULL);
-    json_t *answer = json_pack(
-        "{s:s, s:s, s:b, s:O, s:O, s:o, s:s?, s:o}", "key", flight->submission->key.text, "status",
-        flight->ok ? "ok" : "failed", "cached", flight->cached, "diagnostics",
-        json_object_get(meta, "diagnostics"), "diagnostics_dropped",
-        json_object_get(meta, "dropped"), "artifact", artifact_json(ticket, flight), "thread",
-        flight->cached ? NULL : mw_thread_kind_name(flight->ran_on), "timings",
-        timings_json(ticket, flight));
+    json_t *answer =
+        json_pack("{s:s, s:s, s:b, s:O, s:O, s:o, s:s?, s:o}", "key", flight->submission->key.text,
+                  "status", flight->ok ? "ok" : "failed", "cached", flight->cached, "diagnostics",
+                  json_object_get(meta, "diagnostics"), "diagnostics_dropped",
+                  json_object_get(meta, "dropped"), "artifact", artifact_json(ticket, flight),
+                  "thread", flight->cached ? NULL : mw_thread_kind_name(flight->ran_on), "timings",
+                  timings_json(ticket, flight));
     json_decref(meta);
     return answer;
 }

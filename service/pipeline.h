@@ -45,11 +45,11 @@ struct mw_pipeline_parts {
     struct mw_mailbox *mailbox;
     struct mw_toolchain *toolchain;
     struct mw_store *store;
-    struct mw_pool *pool;      /* for the snapshot in time-out answers */
-    struct mw_lane *files;     /* IO pool: parsing, keys, answers */
-    struct mw_lane *store_io;  /* IO pool: the store */
-    struct mw_lane *cpu;       /* the CPU lane */
-    uint32_t timeout_ms_max;   /* a request may ask for at most this; 0: MW_RUN_TIMEOUT_MS_MAX */
+    struct mw_pool *pool;     /* for the snapshot in time-out answers */
+    struct mw_lane *files;    /* IO pool: parsing, keys, answers */
+    struct mw_lane *store_io; /* IO pool: the store */
+    struct mw_lane *cpu;      /* the CPU lane */
+    uint32_t timeout_ms_max;  /* a request may ask for at most this; 0: MW_RUN_TIMEOUT_MS_MAX */
 };
 
 /* The answer to a ticket: the body is malloc'ed and goes to the receiver. */

@@ -27,10 +27,10 @@ enum mw_problem_kind {
 struct mw_problem {
     enum mw_problem_kind kind;
     char detail[640];
-    char subject[256];        /* the field, flag or path it is about; "" for none */
-    int line, column;         /* place in the JSON text, counted from 1; 0 for none */
-    unsigned retry_after_s;   /* for the Retry-After header; 0 for none */
-    const char *allow;        /* for the Allow header of 405; static text */
+    char subject[256];      /* the field, flag or path it is about; "" for none */
+    int line, column;       /* place in the JSON text, counted from 1; 0 for none */
+    unsigned retry_after_s; /* for the Retry-After header; 0 for none */
+    const char *allow;      /* for the Allow header of 405; static text */
 };
 
 /* Fill `problem`. The detail says what happened and what to do. */

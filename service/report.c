@@ -108,8 +108,7 @@ static const double bucket_s[] = {0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1,
 
 static json_t *numbers_json(const struct number *numbers, size_t count, const void *stats);
 static double number_value(const struct number *number, const void *stats);
-static void write_numbers(FILE *out, const struct number *numbers, size_t count,
-                          const void *stats);
+static void write_numbers(FILE *out, const struct number *numbers, size_t count, const void *stats);
 static void write_lanes(FILE *out, struct mw_lane *const *lanes, size_t count);
 static void write_lane_histograms(FILE *out, struct mw_lane *const *lanes, size_t count,
                                   const char *metric,
@@ -136,9 +135,8 @@ json_t *mw_report_lanes(struct mw_lane *const *lanes, size_t count)
         if (!lane)
             continue;
         json_object_set_new(lane, "name", json_string(stats.name));
-        json_object_set_new(
-            lane, "runner",
-            json_string(stats.runner == MW_LANE_DEDICATED ? "dedicated" : "pool"));
+        json_object_set_new(lane, "runner",
+                            json_string(stats.runner == MW_LANE_DEDICATED ? "dedicated" : "pool"));
         json_array_append_new(list, lane);
     }
     return list;
@@ -210,8 +208,7 @@ static double metric_value(const struct number *number, const void *stats)
     return number->type == NUMBER_NS ? value / (double)MW_NS_PER_S : value;
 }
 
-static void write_numbers(FILE *out, const struct number *numbers, size_t count,
-                          const void *stats)
+static void write_numbers(FILE *out, const struct number *numbers, size_t count, const void *stats)
 {
     for (size_t i = 0; i < count; i++) {
         write_head(out, numbers[i].metric, numbers[i].metric_type, numbers[i].help);

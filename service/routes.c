@@ -19,11 +19,11 @@ static void get_health(void *user, struct mw_http_request *request, const char *
 static void get_metrics(void *user, struct mw_http_request *request, const char *tail);
 
 const struct mw_route mw_service_routes[] = {
-    {"POST", "/v1/compile", post_compile},       {"GET", "/v1/artifacts/", get_artifact},
-    {"HEAD", "/v1/artifacts/", get_artifact},    {"GET", "/v1/lanes", get_lanes},
-    {"HEAD", "/v1/lanes", get_lanes},            {"GET", "/v1/pools", get_pools},
-    {"HEAD", "/v1/pools", get_pools},            {"GET", "/healthz", get_health},
-    {"HEAD", "/healthz", get_health},            {"GET", "/metrics", get_metrics},
+    {"POST", "/v1/compile", post_compile},    {"GET", "/v1/artifacts/", get_artifact},
+    {"HEAD", "/v1/artifacts/", get_artifact}, {"GET", "/v1/lanes", get_lanes},
+    {"HEAD", "/v1/lanes", get_lanes},         {"GET", "/v1/pools", get_pools},
+    {"HEAD", "/v1/pools", get_pools},         {"GET", "/healthz", get_health},
+    {"HEAD", "/healthz", get_health},         {"GET", "/metrics", get_metrics},
     {"HEAD", "/metrics", get_metrics},
 };
 const size_t mw_service_route_count = sizeof mw_service_routes / sizeof mw_service_routes[0];
@@ -208,8 +208,8 @@ static void get_lanes(void *user, struct mw_http_request *request, const char *t
 {
     struct mw_service *service = user;
     (void)tail;
-    reply_json(request, json_pack("{s:o}", "lanes",
-                                  mw_report_lanes(service->lanes, MW_SERVICE_LANES)));
+    reply_json(request,
+               json_pack("{s:o}", "lanes", mw_report_lanes(service->lanes, MW_SERVICE_LANES)));
 }
 
 static void get_pools(void *user, struct mw_http_request *request, const char *tail)
@@ -230,18 +230,16 @@ static void get_health(void *user, struct mw_http_request *request, const char *
 static void get_metrics(void *user, struct mw_http_request *request, const char *tail)
 {
     struct mw_service *service = user;
-    struct mw_store_stats store;
     (void)tail;
-    mw_store_counters(service->store, &store);
     reply_text(request,
                mw_report_metrics(service->pool, service->lanes, MW_SERVICE_LANES,
-                                 mw_pipeline_stats(service->pipeline), &store),
+                                 mw_pipeline_stats(service->pipeline), &service->store_stats),
                "text/plain; version=0.0.4; charset=utf-8");
 }
 
 static void reply_json(struct mw_http_request *request, json_t *object)
 {
-    char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(object);
     reply_text(request, text, "application/json");
 }

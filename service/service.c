@@ -14,6 +14,7 @@
 #include "service_internal.h"
 
 #define DRAIN_LOOK_MS 10u
+#define CENSUS_MS     5000u
 
 static int default_data_dir(char *directory, size_t bytes);
 static int open_pools(struct mw_service *service, char *why, size_t why_bytes);
@@ -21,6 +22,12 @@ static int open_lane(struct mw_service *service, enum mw_service_lane which,
                      struct mw_lane_options options, char *why, size_t why_bytes);
 static int open_store(struct mw_service *service, char *why, size_t why_bytes);
 static int open_front(struct mw_service *service, char *why, size_t why_bytes);
+static void start_housekeeping(struct mw_service *service);
+static int work_warm(struct mw_step *step);
+static void after_warm(struct mw_step *step, int status);
+static void on_census(uv_timer_t *timer);
+static int work_census(struct mw_step *step);
+static void after_census(struct mw_step *step, int status);
 static void write_banner(struct mw_service *service);
 static void on_drain(uv_timer_t *timer);
 static bool all_answered(const struct mw_service *service);
@@ -47,6 +54,7 @@ int mw_service_new(struct mw_service **out, uv_loop_t *loop,
         mw_service_free(service);
         return error;
     }
+    start_housekeeping(service);
     write_banner(service);
     *out = service;
     return 0;
@@ -70,6 +78,7 @@ void mw_service_stop(struct mw_service *service, void (*late)(void *user), void 
     service->late = late;
     service->late_user = user;
     service->stop_deadline_ns = mw_clock_ns() + service->settings.grace_ms * MW_NS_PER_MS;
+    uv_timer_stop(&service->census_timer);
     mw_http_quiesce(service->http);
     mw_listener_unlink(&service->listener);
     uv_timer_init(service->loop, &service->drain);
@@ -155,8 +164,9 @@ static int open_store(struct mw_service *service, char *why, size_t why_bytes)
         return error;
     }
     if (!settings->data[0] && default_data_dir(settings->data, sizeof settings->data) != 0) {
-        snprintf(why, why_bytes, "neither XDG_STATE_HOME nor HOME is set; say where to store "
-                                 "artifacts with --data DIR");
+        snprintf(why, why_bytes,
+                 "neither XDG_STATE_HOME nor HOME is set; say where to store "
+                 "artifacts with --data DIR");
         return -EINVAL;
     }
     error = mw_store_open(&service->store, settings->data,
@@ -173,18 +183,17 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
     int error = mw_mailbox_init(&service->mailbox, service->loop);
     service->mailbox_open = error == 0;
     if (!error)
-        error = mw_pipeline_new(&service->pipeline,
-                                &(struct mw_pipeline_parts){
-                                    .loop = service->loop,
-                                    .mailbox = &service->mailbox,
-                                    .toolchain = service->toolchain,
-                                    .store = service->store,
-                                    .pool = service->pool,
-                                    .files = service->lanes[MW_LANE_FILES],
-                                    .store_io = service->lanes[MW_LANE_STORE],
-                                    .cpu = service->lanes[MW_LANE_COMPILE_CPU],
-                                    .timeout_ms_max = settings->timeout_max_ms,
-                                });
+        error = mw_pipeline_new(&service->pipeline, &(struct mw_pipeline_parts){
+                                                        .loop = service->loop,
+                                                        .mailbox = &service->mailbox,
+                                                        .toolchain = service->toolchain,
+                                                        .store = service->store,
+                                                        .pool = service->pool,
+                                                        .files = service->lanes[MW_LANE_FILES],
+                                                        .store_io = service->lanes[MW_LANE_STORE],
+                                                        .cpu = service->lanes[MW_LANE_COMPILE_CPU],
+                                                        .timeout_ms_max = settings->timeout_max_ms,
+                                                    });
     if (error) {
         snprintf(why, why_bytes, "cannot set up the pipeline: %s", mw_strerror(error));
         return error;
@@ -192,24 +201,74 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
     error = mw_listener_open(&service->listener, settings->listen, why, why_bytes);
     if (error)
         return error;
-    error = mw_http_new(&service->http, &(struct mw_http_options){
-                                            .loop = service->loop,
-                                            .listen_fd = service->listener.fd,
-                                            .routes = mw_service_routes,
-                                            .route_count = mw_service_route_count,
-                                            .user = service,
-                                            .connections_max = settings->connections_max,
-                                            .body_bytes_max = settings->body_max_bytes,
-                                            .body_bytes_total_max =
-                                                MW_HTTP_BODY_BYTES_TOTAL_MAX_DEFAULT,
-                                            .read_ms = MW_HTTP_READ_MS_DEFAULT,
-                                        });
+    error = mw_http_new(&service->http,
+                        &(struct mw_http_options){
+                            .loop = service->loop,
+                            .listen_fd = service->listener.fd,
+                            .routes = mw_service_routes,
+                            .route_count = mw_service_route_count,
+                            .user = service,
+                            .connections_max = settings->connections_max,
+                            .body_bytes_max = settings->body_max_bytes,
+                            .body_bytes_total_max = MW_HTTP_BODY_BYTES_TOTAL_MAX_DEFAULT,
+                            .read_ms = MW_HTTP_READ_MS_DEFAULT,
+                        });
     if (error) {
         snprintf(why, why_bytes, "cannot start the HTTP server: %s", mw_strerror(error));
         close(service->listener.fd);
         mw_listener_unlink(&service->listener);
     }
     return error;
+}
+
+/* ---- housekeeping: work of the service's own, on the IO pools ---- */
+
+#define SERVICE_OF(step_pointer, step)                                                             \
+    ((struct mw_service *)((char *)(step_pointer) - offsetof(struct mw_service, step)))
+
+static void start_housekeeping(struct mw_service *service)
+{
+    /* Both are helpful, not needed: when a lane refuses, the first request does the work. */
+    (void)mw_step_start(&service->warm, &service->mailbox, service->lanes[MW_LANE_FILES], work_warm,
+                        after_warm);
+    uv_timer_init(service->loop, &service->census_timer);
+    service->census_timer.data = service;
+    service->census_timer_open = true;
+    uv_timer_start(&service->census_timer, on_census, 0, CENSUS_MS);
+}
+
+static int work_warm(struct mw_step *step)
+{
+    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
+    return mw_toolchain_stamp(SERVICE_OF(step, warm)->toolchain, stamp);
+}
+
+static void after_warm(struct mw_step *step, int status)
+{
+    (void)step;
+    if (status)
+        mw_log("the toolchain's headers could not be read: %s", mw_strerror(status));
+}
+
+static void on_census(uv_timer_t *timer)
+{
+    struct mw_service *service = timer->data;
+    if (!service->census.out)
+        (void)mw_step_start(&service->census, &service->mailbox, service->lanes[MW_LANE_STORE],
+                            work_census, after_census);
+}
+
+static int work_census(struct mw_step *step)
+{
+    struct mw_service *service = SERVICE_OF(step, census);
+    return mw_store_stats(service->store, &service->census_result);
+}
+
+static void after_census(struct mw_step *step, int status)
+{
+    struct mw_service *service = SERVICE_OF(step, census);
+    if (status == 0)
+        service->store_stats = service->census_result;
 }
 
 /* $XDG_STATE_HOME/millwright, else ~/.local/state/millwright. */
@@ -257,13 +316,16 @@ static bool all_answered(const struct mw_service *service)
 {
     const struct mw_pipeline_stats *stats = mw_pipeline_stats(service->pipeline);
     return mw_http_requests(service->http) == 0 && stats->tickets == 0 && stats->flights == 0 &&
-           service->fetches == 0;
+           service->fetches == 0 && !service->warm.out && !service->census.out;
 }
 
 static void let_go_of_loop(struct mw_service *service)
 {
     mw_http_free(service->http);
     service->http = NULL;
+    if (service->census_timer_open)
+        uv_close((uv_handle_t *)&service->census_timer, NULL);
+    service->census_timer_open = false;
     if (service->mailbox_open)
         mw_mailbox_close(&service->mailbox);
     service->mailbox_open = false;

@@ -15,6 +15,7 @@
 #include "mailbox.h"
 #include "pipeline.h"
 #include "service.h"
+#include "step.h"
 
 /* The lanes, in the order of creation. */
 enum mw_service_lane { MW_LANE_COMPILE_CPU, MW_LANE_FILES, MW_LANE_STORE, MW_SERVICE_LANES };
@@ -31,8 +32,14 @@ struct mw_service {
     bool mailbox_open;
     struct mw_pipeline *pipeline;
     struct mw_http *http;
-    uv_timer_t drain; /* while stopping: looks whether all is answered */
-    unsigned fetches; /* artifact requests in work */
+    struct mw_step warm;   /* stamps the toolchain's headers before the first request needs it */
+    struct mw_step census; /* counts what is stored, every few seconds */
+    uv_timer_t census_timer;
+    bool census_timer_open;
+    struct mw_store_stats census_result; /* lent to the census step while it is out */
+    struct mw_store_stats store_stats;   /* of the last census */
+    uv_timer_t drain;                    /* while stopping: looks whether all is answered */
+    unsigned fetches;                    /* artifact requests in work */
     bool stopping;
     uint64_t stop_deadline_ns;
     void (*late)(void *user);

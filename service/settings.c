@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const struct mw_setting *find_argument(const struct mw_settings *settings,
+                                              const char *argument, const char **value);
 static const struct mw_setting *find(const struct mw_settings *settings, const char *name,
                                      size_t length);
 static const struct mw_setting *find_letter(const struct mw_settings *settings, char letter);
@@ -30,16 +32,11 @@ int mw_settings_argv(const struct mw_settings *settings, int argc, char *const *
         const char *argument = argv[at++];
         if (strcmp(argument, "--") == 0)
             return at - 1;
-        bool is_long = argument[1] == '-';
-        const char *equals = is_long ? strchr(argument, '=') : NULL;
-        size_t length = equals ? (size_t)(equals - argument) - 2 : strlen(argument + 1) - 1;
-        const struct mw_setting *setting = is_long        ? find(settings, argument + 2, length)
-                                           : argument[2] ? NULL
-                                                         : find_letter(settings, argument[1]);
-        const char *value = equals ? equals + 1 : NULL;
+        const char *value; /* what is written in the same argument: --name=value, -xvalue */
+        const struct mw_setting *setting = find_argument(settings, argument, &value);
         char why[256] = "is no option; see --help";
         int error = -EINVAL;
-        if (setting && setting->type == MW_SETTING_SWITCH && equals) {
+        if (setting && setting->type == MW_SETTING_SWITCH && value) {
             snprintf(why, sizeof why, "takes no value");
         } else if (setting && setting->type != MW_SETTING_SWITCH && !value && at >= argc) {
             snprintf(why, sizeof why, "needs a value: %s", setting->argument);
@@ -85,6 +82,19 @@ void mw_settings_help(const struct mw_settings *settings, FILE *out)
                  setting->argument ? setting->argument : "");
         fprintf(out, "  %-32s %s\n", left, setting->help);
     }
+}
+
+static const struct mw_setting *find_argument(const struct mw_settings *settings,
+                                              const char *argument, const char **value)
+{
+    if (argument[1] != '-') {
+        *value = argument[2] ? argument + 2 : NULL;
+        return find_letter(settings, argument[1]);
+    }
+    const char *name = argument + 2;
+    const char *equals = strchr(name, '=');
+    *value = equals ? equals + 1 : NULL;
+    return find(settings, name, equals ? (size_t)(equals - name) : strlen(name));
 }
 
 static const struct mw_setting *find(const struct mw_settings *settings, const char *name,

@@ -18,9 +18,9 @@ static const struct field {
     const char *name;
     field_parser *parse;
 } fields[] = {
-    {"language", parse_language},   {"main", parse_main},     {"source", parse_source},
-    {"files", parse_files},         {"args", parse_args},     {"directory", parse_directory},
-    {"timeout_ms", parse_timeout},  {"emit", parse_emit},
+    {"language", parse_language},  {"main", parse_main}, {"source", parse_source},
+    {"files", parse_files},        {"args", parse_args}, {"directory", parse_directory},
+    {"timeout_ms", parse_timeout}, {"emit", parse_emit},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -234,8 +234,9 @@ static int parse_file(struct mw_submission *submission, size_t index, const json
         return 0;
     int error = decode_base64(base64, &submission->decoded[index], &file->bytes);
     if (error == -EINVAL)
-        return bad_field(problem, field,
-                         "has a \"content_base64\" that is not base64 (RFC 4648, padded, one line)");
+        return bad_field(
+            problem, field,
+            "has a \"content_base64\" that is not base64 (RFC 4648, padded, one line)");
     if (error)
         mw_problem_set(problem, MW_PROBLEM_INTERNAL, NULL, "%s", mw_strerror(error));
     file->data = submission->decoded[index];
@@ -314,8 +315,8 @@ static int decode_base64(const json_t *text, char **data, size_t *bytes)
     if (!target)
         return -ENOMEM;
     int decoded = EVP_DecodeBlock(target, (const unsigned char *)source, (int)length);
-    bool stray = memchr(source, '=', length - padding) != NULL ||
-                 strpbrk(source, " \t\r\n-") != NULL;
+    bool stray =
+        memchr(source, '=', length - padding) != NULL || strpbrk(source, " \t\r\n-") != NULL;
     if (decoded < 0 || stray) {
         free(target);
         return -EINVAL;
@@ -356,13 +357,13 @@ static json_t *diagnostic_json(const struct mw_diagnostic *diagnostic)
     json_t *notes = json_array();
     for (size_t i = 0; i < diagnostic->fixit_count; i++) {
         const struct mw_fixit *fixit = &diagnostic->fixits[i];
-        json_array_append_new(
-            fixits, json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "file",
-                              text_json(fixit->file), "line", fixit->begin.line, "column",
-                              fixit->begin.column, "byte_offset", fixit->begin.byte_offset,
-                              "end_line", fixit->end.line, "end_column", fixit->end.column,
-                              "end_byte_offset", fixit->end.byte_offset, "text",
-                              text_json(fixit->text)));
+        json_array_append_new(fixits,
+                              json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "file",
+                                        text_json(fixit->file), "line", fixit->begin.line, "column",
+                                        fixit->begin.column, "byte_offset",
+                                        fixit->begin.byte_offset, "end_line", fixit->end.line,
+                                        "end_column", fixit->end.column, "end_byte_offset",
+                                        fixit->end.byte_offset, "text", text_json(fixit->text)));
     }
     for (size_t i = 0; i < diagnostic->note_count; i++)
         json_array_append_new(notes, diagnostic_json(&diagnostic->notes[i]));

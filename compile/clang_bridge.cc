@@ -447,6 +447,8 @@ template <class Action> class Watched : public Action
     {
         clang::Preprocessor &preprocessor = compiler.getPreprocessor();
         preprocessor.addPPCallbacks(std::make_unique<Watch>(result));
+        /* In place of the handler that prints to the host's standard error. */
+        preprocessor.AddPragmaHandler("clang", new clang::EmptyPragmaHandler("__debug"));
         /* An MS block is assembled while it is parsed, so it may be gone from the IR. */
         if (compiler.getLangOpts().AsmBlocks)
             preprocessor.setTokenWatcher([this](const clang::Token &token) {
@@ -532,7 +534,9 @@ Run::invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files)
 {
     std::vector<const char *> args{job.clang_path, "--no-default-config"};
     args.insert(args.end(), job.args, job.args + job.arg_count);
-    args.insert(args.end(), {job.emit == MW_EMIT_PREPROCESSED ? "-E" : "-c", "--", job.main});
+    if (job.emit == MW_EMIT_PREPROCESSED) /* createInvocation adds -fsyntax-only, unused then */
+        args.insert(args.end(), {"-E", "-Wno-unused-command-line-argument"});
+    args.insert(args.end(), {"--", job.main});
 
     llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> options(
         clang::CreateAndPopulateDiagOpts(args).release());

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <clang-c/Index.h>
 #include <millwright/diagnose.h>
 
 #include "clang_bridge.h"
@@ -61,6 +62,8 @@ int mw_compile_init(void)
     for (size_t i = 0; i < sizeof(libclang_names) / sizeof(libclang_names[0]); i++)
         if (setenv(libclang_names[i], "1", 1))
             return -ENOMEM;
+    /* The first index takes LLVM's handler of fatal errors; mw_bridge_init takes it over later. */
+    clang_disposeIndex(clang_createIndex(0, 0));
     return 0;
 }
 

@@ -3,9 +3,10 @@
  * A plain blocking function: it starts no thread, knows no lane, reads the request's files from
  * memory and of the disk only the toolchain's directories (all of it under read_disk).
  *
- * Ownership:  the result is the caller's; release it with mw_compile_result_fini.
+ * Ownership:  the result is the caller's; release it with mw_compile_result_fini, whatever the
+ *             call returned.
  * Threads:    any thread with at least 8 MiB of stack, many at once. Call mw_compile_init before
- *             any thread exists.
+ *             any thread exists and before mw_toolchain_new.
  * Bounds:     artifacts of at most MW_ARTIFACT_BYTES_MAX; diagnostics as diagnostic.h says. */
 #ifndef MILLWRIGHT_EMIT_H
 #define MILLWRIGHT_EMIT_H
@@ -31,7 +32,8 @@ struct mw_compile_result {
 
 /* Make the process fit to compile: turn libclang's hidden per-parse thread off
  * (LIBCLANG_NOTHREADS, read at each parse, so it must be set before any thread exists) and
- * remove what clang would obey from the environment (CPATH, COMPILER_PATH ...).
+ * remove what clang would obey from the environment (CPATH, COMPILER_PATH, SOURCE_DATE_EPOCH ...).
+ * Nothing here replaces a signal handler; libclang is told not to either.
  * Returns 0 or -ENOMEM. Runs on: the main thread, before any other exists. */
 int mw_compile_init(void);
 

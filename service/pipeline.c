@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_text.h"
 #include "log.h"
 #include "report.h"
 #include "step.h"
@@ -342,8 +343,7 @@ static int work_keep(struct mw_step *step)
     struct mw_compile_result *result = &flight->result;
     json_t *meta = json_pack("{s:o, s:I}", "diagnostics", mw_wire_diagnostics(&result->diagnostics),
                              "dropped", (json_int_t)result->diagnostics.dropped);
-    char *text = meta ? json_dumps(meta, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(meta);
+    char *text = mw_json_text(meta, MW_JSON_COMPACT);
     if (!text)
         return -ENOMEM;
     flight->entry.kind = mw_options_emit(flight->submission->options);
@@ -384,9 +384,7 @@ static void after_keep(struct mw_step *step, int status)
 static int work_render(struct mw_step *step)
 {
     struct mw_ticket *ticket = TICKET_OF(step);
-    json_t *object = answer_json(ticket, ticket->flight);
-    ticket->answer = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(object);
+    ticket->answer = mw_json_text(answer_json(ticket, ticket->flight), MW_JSON_COMPACT);
     return ticket->answer ? 0 : -ENOMEM;
 }
 

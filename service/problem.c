@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "json_text.h"
+
 static const struct kind {
     unsigned status;
     const char *slug;
@@ -67,9 +69,7 @@ char *mw_problem_render(const struct mw_problem *problem, json_t *extra)
         return NULL;
     if (extra)
         json_object_update_missing(object, extra);
-    char *text = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
-    json_decref(object);
-    return text;
+    return mw_json_text(object, MW_JSON_COMPACT);
 }
 
 static json_t *to_json(const struct mw_problem *problem)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_text.h"
 #include "log.h"
 #include "report.h"
 #include "service_internal.h"
@@ -239,9 +240,7 @@ static void get_metrics(void *user, struct mw_http_request *request, const char 
 
 static void reply_json(struct mw_http_request *request, json_t *object)
 {
-    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(object);
-    reply_text(request, text, "application/json");
+    reply_text(request, mw_json_text(object, MW_JSON_INDENTED), "application/json");
 }
 
 static void reply_text(struct mw_http_request *request, char *text, const char *content_type)

@@ -1,0 +1,453 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <millwright/toolchain.h>
+
+#include "folder.h"
+#include "toolchain_internal.h"
+
+#define STAMPERS      4
+#define STAMPS_EACH   200
+#define DEEP_LEVELS   40
+#define QUEUE_OVERRUN 20000 /* more than the kernel's queue of events (16384) holds */
+
+/* Two watched directories, "a" and "b", beside one that is not, "elsewhere". */
+struct fixture {
+    struct folder folder;
+    struct mw_toolchain *toolchain;
+    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
+    uint64_t walks;
+};
+
+static int fixture_make(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    char *dirs[2];
+
+    assert_non_null(fixture);
+    folder_make(&fixture->folder);
+    folder_mkdir(&fixture->folder, "elsewhere");
+    folder_write(&fixture->folder, "elsewhere/target.h", "int t;");
+    folder_write(&fixture->folder, "elsewhere/other.h", "int other;");
+    folder_symlink(&fixture->folder, "target.h", "elsewhere/hop.h");
+    folder_mkdir(&fixture->folder, "elsewhere/dir");
+    folder_write(&fixture->folder, "elsewhere/dir/in.h", "int in;");
+    folder_mkdir(&fixture->folder, "a");
+    folder_mkdir(&fixture->folder, "a/sub");
+    folder_write(&fixture->folder, "a/one.h", "int one;");
+    folder_write(&fixture->folder, "a/sub/two.h", "int two;");
+    folder_symlink(&fixture->folder, "../elsewhere/hop.h", "a/link.h");
+    folder_symlink(&fixture->folder, "../elsewhere/dir", "a/dirlink");
+    folder_symlink(&fixture->folder, "nowhere", "a/dangling.h");
+    folder_symlink(&fixture->folder, "..", "a/sub/cycle");
+    folder_mkdir(&fixture->folder, "b");
+    dirs[0] = folder_path(&fixture->folder, "a");
+    dirs[1] = folder_path(&fixture->folder, "b");
+    assert_int_equal(mw_toolchain_new_of(&fixture->toolchain, "test", (const char *const *)dirs, 2),
+                     0);
+    free(dirs[0]);
+    free(dirs[1]);
+    assert_int_equal(mw_toolchain_stamp(fixture->toolchain, fixture->stamp), 0);
+    fixture->walks = mw_toolchain_walks(fixture->toolchain);
+    assert_int_equal(fixture->walks, 1);
+    *state = fixture;
+    return 0;
+}
+
+static int fixture_end(void **state)
+{
+    struct fixture *fixture = *state;
+
+    mw_toolchain_free(fixture->toolchain);
+    folder_remove(&fixture->folder);
+    free(fixture);
+    return 0;
+}
+
+/* Whether the stamp moved since the last look; what a second toolchain finds must be the same. */
+static bool stamp_moved(struct fixture *fixture)
+{
+    uint8_t now[MW_TOOLCHAIN_STAMP_BYTES], fresh[MW_TOOLCHAIN_STAMP_BYTES];
+    struct mw_toolchain *second;
+    bool moved;
+    size_t count;
+    const char *const *dirs = mw_toolchain_dirs(fixture->toolchain, &count);
+
+    assert_int_equal(mw_toolchain_stamp(fixture->toolchain, now), 0);
+    assert_int_equal(mw_toolchain_new_of(&second, "second", dirs, count), 0);
+    assert_int_equal(mw_toolchain_stamp(second, fresh), 0);
+    mw_toolchain_free(second);
+    assert_memory_equal(now, fresh, sizeof now);
+    moved = memcmp(now, fixture->stamp, sizeof now) != 0;
+    memcpy(fixture->stamp, now, sizeof now);
+    return moved;
+}
+
+static void walks_expect(struct fixture *fixture, unsigned more)
+{
+    uint64_t walks = mw_toolchain_walks(fixture->toolchain);
+
+    assert_int_equal(walks, fixture->walks + more);
+    fixture->walks = walks;
+}
+
+/* --- what is done to the directories --- */
+
+static void header_add(const struct folder *folder)
+{
+    folder_write(folder, "a/new.h", "");
+}
+
+static void header_add_to_the_empty_directory(const struct folder *folder)
+{
+    folder_write(folder, "b/first.h", "");
+}
+
+static void header_append(const struct folder *folder)
+{
+    folder_write(folder, "a/one.h", "int one, more;");
+}
+
+/* Same size and, as far as a program can make it so, same time. */
+static void header_change_in_secret(const struct folder *folder)
+{
+    char *path = folder_path(folder, "a/sub/two.h");
+    struct stat before;
+    struct timespec times[2];
+
+    assert_int_equal(stat(path, &before), 0);
+    folder_write(folder, "a/sub/two.h", "int TWO;");
+    times[0] = before.st_atim;
+    times[1] = before.st_mtim;
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    free(path);
+}
+
+static void header_remove(const struct folder *folder)
+{
+    folder_unlink(folder, "a/sub/two.h");
+}
+
+static void header_replace_by_rename(const struct folder *folder)
+{
+    folder_write(folder, "elsewhere/fresh.h", "int one;");
+    folder_rename(folder, "elsewhere/fresh.h", "a/one.h");
+}
+
+static void header_rename(const struct folder *folder)
+{
+    folder_rename(folder, "a/one.h", "a/uno.h");
+}
+
+static void header_touch(const struct folder *folder)
+{
+    char *path = folder_path(folder, "a/one.h");
+
+    assert_int_equal(utimensat(AT_FDCWD, path, NULL, 0), 0);
+    free(path);
+}
+
+static void header_swap(const struct folder *folder)
+{
+    folder_write(folder, "b/x.h", "int one;");
+    folder_rename(folder, "a/one.h", "a/tmp.h");
+    folder_rename(folder, "b/x.h", "a/one.h");
+    folder_unlink(folder, "a/tmp.h");
+}
+
+static void directory_add_with_header(const struct folder *folder)
+{
+    folder_mkdir(folder, "a/sub/new");
+    folder_write(folder, "a/sub/new/x.h", "");
+}
+
+static void directory_move_in(const struct folder *folder)
+{
+    folder_rename(folder, "elsewhere/dir", "b/dir");
+}
+
+static void directory_move_out(const struct folder *folder)
+{
+    folder_rename(folder, "a/sub", "elsewhere/sub");
+}
+
+static void root_replace(const struct folder *folder)
+{
+    folder_rename(folder, "a", "elsewhere/a");
+    folder_mkdir(folder, "a");
+}
+
+static void root_remove(const struct folder *folder)
+{
+    folder_unlink(folder, "b");
+}
+
+static void link_target_change(const struct folder *folder)
+{
+    folder_write(folder, "elsewhere/target.h", "int target;");
+}
+
+static void link_retarget_midway(const struct folder *folder)
+{
+    folder_symlink(folder, "other.h", "elsewhere/hop.new");
+    folder_rename(folder, "elsewhere/hop.new", "elsewhere/hop.h");
+}
+
+static void link_directory_add(const struct folder *folder)
+{
+    folder_write(folder, "elsewhere/dir/more.h", "");
+}
+
+static void link_directory_replace(const struct folder *folder)
+{
+    folder_rename(folder, "elsewhere/dir", "elsewhere/old");
+    folder_mkdir(folder, "elsewhere/dir");
+}
+
+static void link_undangle(const struct folder *folder)
+{
+    folder_symlink(folder, "../elsewhere/other.h", "a/nowhere");
+}
+
+static void directory_of_deep_levels_add(const struct folder *folder)
+{
+    char name[4 * DEEP_LEVELS + 8] = "b";
+
+    for (int i = 0; i < DEEP_LEVELS; i++) {
+        strcat(name, "/d");
+        folder_mkdir(folder, name);
+    }
+    strcat(name, "/x.h");
+    folder_write(folder, name, "");
+}
+
+static void events_overrun(const struct folder *folder)
+{
+    char *one = folder_path(folder, "a/one.h"), *two = folder_path(folder, "a/two.h");
+
+    for (int i = 0; i < QUEUE_OVERRUN / 2; i++)
+        assert_int_equal(rename(i % 2 ? two : one, i % 2 ? one : two), 0);
+    folder_write(folder, "b/late.h", "");
+    free(one);
+    free(two);
+}
+
+static const struct {
+    const char *shows;
+    void (*change)(const struct folder *folder);
+} changes[] = {
+    {"a header comes", header_add},
+    {"the first header of a directory", header_add_to_the_empty_directory},
+    {"a header grows", header_append},
+    {"a header changes, size and time do not", header_change_in_secret},
+    {"a header goes", header_remove},
+    {"a header is replaced by rename", header_replace_by_rename},
+    {"a header is renamed", header_rename},
+    {"a header is touched", header_touch},
+    {"a header gives way to one from beside", header_swap},
+    {"a directory comes with a header", directory_add_with_header},
+    {"a directory is moved in", directory_move_in},
+    {"a directory is moved out", directory_move_out},
+    {"a watched directory is replaced", root_replace},
+    {"a watched directory goes", root_remove},
+    {"the target of a link changes", link_target_change},
+    {"a link in the middle leads elsewhere", link_retarget_midway},
+    {"a header comes behind a link", link_directory_add},
+    {"the directory behind a link is replaced", link_directory_replace},
+    {"a dangling link finds its target", link_undangle},
+    {"a deep directory comes", directory_of_deep_levels_add},
+    {"more events than the queue holds", events_overrun},
+};
+
+/* --- tests --- */
+
+/* Broken by a walk that finds another hash on the same disk, or by needless walks. */
+static void a_stamp_when_nothing_changed_is_equal_and_walks_not(void **state)
+{
+    struct fixture *fixture = *state;
+    char *path = folder_path(&fixture->folder, "a/one.h");
+    FILE *file;
+
+    for (int i = 0; i < 3; i++) {
+        assert_false(stamp_moved(fixture));
+        walks_expect(fixture, 0);
+    }
+    /* Reading a header, and changes where nothing looks, are no change. */
+    file = fopen(path, "r");
+    assert_non_null(file);
+    (void)fgetc(file);
+    (void)fclose(file);
+    folder_write(&fixture->folder, "elsewhere/unrelated.h", "");
+    assert_false(stamp_moved(fixture));
+    walks_expect(fixture, 0);
+    free(path);
+}
+
+/* Broken by a change of the headers that the stamp does not see: a wrong hit. */
+static void each_change_moves_the_stamp(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        struct fixture *fixture;
+
+        (void)fixture_make((void **)&fixture);
+        print_message("%s\n", changes[i].shows);
+        changes[i].change(&fixture->folder);
+        assert_true(stamp_moved(fixture));
+        walks_expect(fixture, 1);
+        assert_false(stamp_moved(fixture));
+        walks_expect(fixture, 0);
+        (void)fixture_end((void **)&fixture);
+    }
+}
+
+/* Broken by watches that end with the first change, or that new directories do not get. */
+static void changes_are_seen_again_and_again(void **state)
+{
+    struct fixture *fixture = *state;
+
+    directory_of_deep_levels_add(&fixture->folder);
+    assert_true(stamp_moved(fixture));
+    folder_write(&fixture->folder, "b/d/d/d/d/y.h", "");
+    assert_true(stamp_moved(fixture));
+    folder_write(&fixture->folder, "b/d/d/d/d/y.h", "int y;");
+    assert_true(stamp_moved(fixture));
+    folder_unlink(&fixture->folder, "b/d/d/d/d/y.h");
+    assert_true(stamp_moved(fixture));
+    walks_expect(fixture, 4);
+}
+
+/* Broken by watching directories only: the other name of the file lies in none that is watched. */
+static void a_change_through_another_name_of_a_file_is_seen(void **state)
+{
+    struct fixture *fixture = *state;
+    char *inside = folder_path(&fixture->folder, "a/hard.h");
+    char *outside = folder_path(&fixture->folder, "elsewhere/other.h");
+
+    assert_int_equal(link(outside, inside), 0);
+    assert_true(stamp_moved(fixture));
+    folder_write(&fixture->folder, "elsewhere/other.h", "int through_the_other_name;");
+    assert_true(stamp_moved(fixture));
+    free(inside);
+    free(outside);
+}
+
+/* Broken by an unreadable directory that ends the walk, or that forces one at each stamp. */
+static void an_unreadable_directory_is_part_of_the_stamp(void **state)
+{
+    struct fixture *fixture = *state;
+    char *path = folder_path(&fixture->folder, "a/sub");
+
+    assert_int_equal(chmod(path, 0), 0);
+    assert_int_equal(stamp_moved(fixture), geteuid() != 0); /* root can read it still */
+    assert_false(stamp_moved(fixture));
+    walks_expect(fixture, 1);
+    assert_int_equal(chmod(path, 0700), 0);
+    (void)stamp_moved(fixture);
+    walks_expect(fixture, 1);
+    free(path);
+}
+
+static void *stamp_often(void *toolchain)
+{
+    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
+
+    for (int i = 0; i < STAMPS_EACH; i++)
+        assert_int_equal(mw_toolchain_stamp(toolchain, stamp), 0);
+    return NULL;
+}
+
+/* Broken by state that is touched outside the lock (seen by ThreadSanitizer), or by a change that
+ * a concurrent caller takes from the queue without walking. */
+static void many_threads_may_stamp_while_headers_change(void **state)
+{
+    struct fixture *fixture = *state;
+    pthread_t threads[STAMPERS];
+
+    for (int i = 0; i < STAMPERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, stamp_often, fixture->toolchain), 0);
+    for (int i = 0; i < STAMPS_EACH; i++)
+        folder_write(&fixture->folder, i % 2 ? "a/one.h" : "b/x.h", "int x;");
+    for (int i = 0; i < STAMPERS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    (void)stamp_moved(fixture); /* compares with a fresh walk */
+    assert_false(stamp_moved(fixture));
+}
+
+/* Broken by an order of the directories, or a name, that does not enter the hash. */
+static void the_stamp_tells_directories_apart(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t one[MW_TOOLCHAIN_STAMP_BYTES], other[MW_TOOLCHAIN_STAMP_BYTES];
+    const char *const *dirs = mw_toolchain_dirs(fixture->toolchain, NULL);
+    struct mw_toolchain *toolchain;
+
+    assert_int_equal(mw_toolchain_new_of(&toolchain, "a", &dirs[0], 1), 0);
+    assert_int_equal(mw_toolchain_stamp(toolchain, one), 0);
+    mw_toolchain_free(toolchain);
+    assert_int_equal(mw_toolchain_new_of(&toolchain, "b", &dirs[1], 1), 0);
+    assert_int_equal(mw_toolchain_stamp(toolchain, other), 0);
+    mw_toolchain_free(toolchain);
+    assert_memory_not_equal(one, other, sizeof one);
+    assert_int_equal(mw_toolchain_new_of(&toolchain, "none", NULL, 0), 0);
+    assert_int_equal(mw_toolchain_stamp(toolchain, other), 0);
+    mw_toolchain_free(toolchain);
+    assert_memory_not_equal(one, other, sizeof one);
+    mw_toolchain_free(NULL);
+}
+
+/* Broken by a toolchain that does not describe the compiler that the process really holds. */
+static void the_real_toolchain_knows_itself(void **state)
+{
+    struct mw_toolchain *toolchain;
+    uint8_t first[MW_TOOLCHAIN_STAMP_BYTES], second[MW_TOOLCHAIN_STAMP_BYTES];
+    const char *const *dirs;
+    size_t count;
+
+    (void)state;
+    assert_int_equal(mw_toolchain_new(&toolchain), 0);
+    assert_non_null(strstr(mw_toolchain_identity(toolchain), mw_toolchain_version(toolchain)));
+    assert_non_null(strstr(mw_toolchain_identity(toolchain), mw_toolchain_target(toolchain)));
+    assert_non_null(strstr(mw_toolchain_identity(toolchain), "libclang-cpp"));
+    assert_non_null(strstr(mw_toolchain_identity(toolchain), "libLLVM"));
+    assert_non_null(strstr(mw_toolchain_clang_path(toolchain), "/bin/clang"));
+    dirs = mw_toolchain_dirs(toolchain, &count);
+    assert_true(count >= 2);
+    assert_non_null(strstr(dirs[0], "/lib/clang/"));
+    assert_null(dirs[count]);
+    assert_int_equal(mw_toolchain_stamp(toolchain, first), 0);
+    assert_int_equal(mw_toolchain_stamp(toolchain, second), 0);
+    assert_memory_equal(first, second, sizeof first);
+    mw_toolchain_free(toolchain);
+}
+
+#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, fixture_make, fixture_end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FIXTURE(a_stamp_when_nothing_changed_is_equal_and_walks_not),
+        cmocka_unit_test(each_change_moves_the_stamp),
+        WITH_FIXTURE(changes_are_seen_again_and_again),
+        WITH_FIXTURE(a_change_through_another_name_of_a_file_is_seen),
+        WITH_FIXTURE(an_unreadable_directory_is_part_of_the_stamp),
+        WITH_FIXTURE(many_threads_may_stamp_while_headers_change),
+        WITH_FIXTURE(the_stamp_tells_directories_apart),
+        cmocka_unit_test(the_real_toolchain_knows_itself),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

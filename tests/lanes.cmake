@@ -1,0 +1,6 @@
+foreach(name lane lane_stress)
+  mw_test(lanes ${name} LINK millwright SOURCES pools/support.c pools/thread_starts.c)
+  # the library's calls of pthread_create must find the one in the test
+  set_target_properties(lanes_${name}_test PROPERTIES ENABLE_EXPORTS ON)
+endforeach()
+mw_test(negative lane_off_pool LINK millwright SOURCES pools/support.c)

@@ -1,0 +1,10 @@
+mw_test(pools cpus LINK millwright)
+target_include_directories(pools_cpus_test PRIVATE ${PROJECT_SOURCE_DIR}/pools)
+mw_test(pools error LINK millwright)
+mw_test(pools flow LINK millwright)
+mw_test(pools histogram LINK millwright)
+foreach(name pool thread)
+  mw_test(pools ${name} LINK millwright SOURCES pools/support.c pools/thread_starts.c)
+  # the library's calls of pthread_create must find the one in the test
+  set_target_properties(pools_${name}_test PROPERTIES ENABLE_EXPORTS ON)
+endforeach()

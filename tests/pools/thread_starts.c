@@ -14,7 +14,6 @@ typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), vo
 
 /* Where a sanitizer keeps its own pthread_create when somebody defines another. */
 __attribute__((weak)) create_fn __interceptor_pthread_create;
-create_fn pthread_create;
 
 /* Numbers of their own, publishing nothing: relaxed order, no partner. */
 static _Atomic unsigned started;

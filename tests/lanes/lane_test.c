@@ -658,6 +658,29 @@ static void lingering_threads_are_used_again(void **state)
     scene_close(&scene);
 }
 
+/* Breaks when the one wake in flight is not passed on: of three jobs that come at once one would
+ * wait although two threads are parked, and never be reached, as the others wait for the gate. */
+static void parked_threads_wake_one_another(void **state)
+{
+    struct scene scene;
+    struct leaf leaves[3];
+
+    (void)state;
+    scene_open(&scene, &(struct mw_lane_options){.cap = 3, .linger_ms = 1000 * SUPPORT_WAIT_S});
+    for (unsigned round = 1; round <= 100; round++) {
+        scene.gate.value = 0; /* the leaves of the round before are done */
+        for (unsigned i = 0; i < 3; i++) {
+            leaf_init(&leaves[i], &scene, run_at_gate);
+            submit(&leaves[i]);
+        }
+        assert_true(counter_await(&scene.waiting, 3 * round));
+        counter_add(&scene.gate, 1);
+        assert_true(counter_await(&scene.done, 3 * round));
+    }
+    assert_int_equal(stats_of(&scene).threads, 3);
+    scene_close(&scene);
+}
+
 /* Breaks when a start that fails leaves a job that nobody will run, or a slot that is lost. */
 static void thread_start_failure_is_rolled_back(void **state)
 {
@@ -829,6 +852,7 @@ int main(void)
         cmocka_unit_test(lane_may_be_freed_once_done_was_seen),
         cmocka_unit_test(idle_threads_end_after_lingering),
         cmocka_unit_test(lingering_threads_are_used_again),
+        cmocka_unit_test(parked_threads_wake_one_another),
         cmocka_unit_test(thread_start_failure_is_rolled_back),
         cmocka_unit_test(lane_goes_on_with_the_threads_it_has),
         cmocka_unit_test(pool_lane_refuses_when_the_pool_is_full),

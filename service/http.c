@@ -15,6 +15,7 @@
 
 #define SWEEP_MS                1000u
 #define CONNECTION_MEMORY_BYTES ((size_t)128 << 10)
+#define STALL_S                 60u /* a client that takes nothing of its answer for so long is cut off */
 #define STATUS_CLIENT_GONE      499 /* never seen by anyone; nginx's number for it */
 
 struct connection {
@@ -141,9 +142,9 @@ char *mw_http_request_take_body(struct mw_http_request *request, size_t *bytes)
 {
     char *body = request->body;
     *bytes = request->body_bytes;
-    request->http->body_bytes_total -= request->body_capacity;
+    /* It counts until the request ends: whoever took it holds it, or what was made of it. */
     request->body = NULL;
-    request->body_bytes = request->body_capacity = 0;
+    request->body_bytes = 0;
     return body;
 }
 
@@ -215,7 +216,8 @@ static struct MHD_Daemon *start_daemon(struct mw_http *http)
         http, MHD_OPTION_EXTERNAL_LOGGER, on_daemon_log, NULL, MHD_OPTION_LISTEN_SOCKET,
         http->options.listen_fd, MHD_OPTION_CONNECTION_LIMIT, http->options.connections_max,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
+        on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+        MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_END);
 }
 
 static int open_handles(struct mw_http *http)

@@ -192,10 +192,15 @@ static int parse_choice(const char *choices, const char *value, unsigned *place)
 static int on_ini(void *user, const char *section, const char *name, const char *value)
 {
     struct file_reader *reader = user;
-    if (strcmp(section, reader->settings->command) != 0)
+    if (section[0] && strcmp(section, reader->settings->command) != 0)
         return 1; /* another command's section */
     const struct mw_setting *setting = find(reader->settings, name, strlen(name));
     char why[256] = "is no setting; see --help for those there are";
+    if (!section[0]) {
+        snprintf(why, sizeof why, "stands in no section; put it below [%s]",
+                 reader->settings->command);
+        setting = NULL;
+    }
     if (setting && setting->type == MW_SETTING_SWITCH)
         snprintf(why, sizeof why, "can be given on the command line only");
     else if (setting && set(reader->settings, setting, value, why, sizeof why) == 0)

@@ -76,6 +76,8 @@ static int parse_body(struct mw_submission *submission, const char *body, size_t
                       struct mw_problem *problem)
 {
     json_error_t where;
+    if (bytes == 0)
+        return bad_field(problem, "body", "is empty; send a JSON object");
     submission->body = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, &where);
     if (!submission->body) {
         mw_problem_set(problem, MW_PROBLEM_BAD_JSON, NULL, "line %d, column %d: %s", where.line,
@@ -222,7 +224,7 @@ static int parse_file(struct mw_submission *submission, size_t index, const json
                          "has a member other than \"name\", \"content\", \"content_base64\"");
     if (!name)
         return bad_field(problem, field, "must have a \"name\", a string");
-    if (!json_is_string(content) == !json_is_string(base64))
+    if ((content != NULL) == (base64 != NULL) || !json_is_string(content ? content : base64))
         return bad_field(problem, field,
                          "must have either \"content\" or \"content_base64\", a string");
 

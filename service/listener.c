@@ -18,6 +18,7 @@ static int open_tcp(struct mw_listener *listener, const char *text, char *why, s
 static int resolve(const char *text, struct addrinfo **found, char *why, size_t why_bytes);
 static bool is_loopback(const struct sockaddr *address);
 static bool is_stale(const struct sockaddr_un *address);
+static bool is_socket(const char *path);
 static int listen_on(const struct sockaddr *address, socklen_t length);
 static int describe_tcp(struct mw_listener *listener);
 
@@ -52,8 +53,10 @@ static int open_unix(struct mw_listener *listener, const char *path, char *why, 
     int fd = listen_on((const struct sockaddr *)&address, sizeof address);
     umask(mask);
     if (fd < 0) {
-        snprintf(why, why_bytes, "cannot listen on unix:%s: %s", path,
-                 fd == -EADDRINUSE ? "another service is using it" : strerror(-fd));
+        const char *reason = fd != -EADDRINUSE ? strerror(-fd)
+                             : is_socket(path) ? "another service is using it"
+                                               : "a file is there that is no socket; move it away";
+        snprintf(why, why_bytes, "cannot listen on unix:%s: %s", path, reason);
         return fd;
     }
     listener->fd = fd;
@@ -65,8 +68,7 @@ static int open_unix(struct mw_listener *listener, const char *path, char *why, 
 /* A socket file that nobody listens on any more, left by a service that was killed. */
 static bool is_stale(const struct sockaddr_un *address)
 {
-    struct stat status;
-    if (lstat(address->sun_path, &status) != 0 || !S_ISSOCK(status.st_mode))
+    if (!is_socket(address->sun_path))
         return false;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -75,6 +77,12 @@ static bool is_stale(const struct sockaddr_un *address)
                  errno == ECONNREFUSED;
     close(fd);
     return stale;
+}
+
+static bool is_socket(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
 static int open_tcp(struct mw_listener *listener, const char *text, char *why, size_t why_bytes)

@@ -598,8 +598,9 @@ static void flight_free_if_empty(struct mw_flight *flight)
     if (flight->aboard > 0)
         return;
     if (flight->step.out) {
-        /* What was taken back yields no result, so nobody may board any more. What runs does. */
-        if (mw_step_cancel(&flight->step))
+        /* What was taken back yields no result, so nobody may board any more. What runs does, and
+         * what has been compiled is kept. */
+        if (flight->ended_ns == 0 && mw_step_cancel(&flight->step))
             flight_hide(flight);
         return;
     }

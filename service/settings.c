@@ -20,9 +20,13 @@ static int parse_choice(const char *choices, const char *value, unsigned *place)
 struct file_reader {
     const struct mw_settings *settings;
     const char *path;
-    bool refused;
+    FILE *file;
+    unsigned line;
+    bool refused; /* and said so */
 };
 
+static void complain(struct file_reader *reader, const char *name, const char *why);
+static char *read_line(char *line, int bytes, void *stream);
 static int on_ini(void *user, const char *section, const char *name, const char *value);
 
 int mw_settings_argv(const struct mw_settings *settings, int argc, char *const *argv)
@@ -62,13 +66,14 @@ int mw_settings_file(const struct mw_settings *settings, const char *path)
                 strerror(-error));
         return error;
     }
-    struct file_reader reader = {settings, path, false};
-    int line = ini_parse_file(file, on_ini, &reader);
+    struct file_reader reader = {.settings = settings, .path = path, .file = file};
+    int bad_line = ini_parse_stream(read_line, &reader, on_ini, &reader);
     fclose(file);
-    if (line > 0 && !reader.refused)
-        fprintf(stderr, "millwright %s: %s: line %d is neither a [section] nor name = value\n",
-                settings->command, path, line);
-    return line == 0 ? 0 : -EINVAL;
+    if (bad_line > 0) {
+        reader.line = (unsigned)bad_line;
+        complain(&reader, "it", "is neither a [section] nor name = value");
+    }
+    return reader.refused ? -EINVAL : 0;
 }
 
 void mw_settings_help(const struct mw_settings *settings, FILE *out)
@@ -189,6 +194,28 @@ static int parse_choice(const char *choices, const char *value, unsigned *place)
     return -EINVAL;
 }
 
+/* Says what is wrong with the line at hand, if it is the first that is wrong. */
+static void complain(struct file_reader *reader, const char *name, const char *why)
+{
+    if (!reader->refused)
+        fprintf(stderr, "millwright %s: %s: line %u: %s %s\n", reader->settings->command,
+                reader->path, reader->line, name, why);
+    reader->refused = true;
+}
+
+/* As fgets, but a line longer than the parser's buffer is refused: it would be read as two. */
+static char *read_line(char *line, int bytes, void *stream)
+{
+    struct file_reader *reader = stream;
+    if (!fgets(line, bytes, reader->file))
+        return NULL;
+    reader->line++;
+    if (strchr(line, '\n') || getc(reader->file) == EOF)
+        return line;
+    complain(reader, "it", "is too long for a config file; use the command line");
+    return NULL;
+}
+
 static int on_ini(void *user, const char *section, const char *name, const char *value)
 {
     struct file_reader *reader = user;
@@ -196,18 +223,13 @@ static int on_ini(void *user, const char *section, const char *name, const char 
         return 1; /* another command's section */
     const struct mw_setting *setting = find(reader->settings, name, strlen(name));
     char why[256] = "is no setting; see --help for those there are";
-    if (!section[0]) {
+    if (!section[0])
         snprintf(why, sizeof why, "stands in no section; put it below [%s]",
                  reader->settings->command);
-        setting = NULL;
-    }
-    if (setting && setting->type == MW_SETTING_SWITCH)
+    else if (setting && setting->type == MW_SETTING_SWITCH)
         snprintf(why, sizeof why, "can be given on the command line only");
     else if (setting && set(reader->settings, setting, value, why, sizeof why) == 0)
         return 1;
-    if (!reader->refused)
-        fprintf(stderr, "millwright %s: %s: %s %s\n", reader->settings->command, reader->path, name,
-                why);
-    reader->refused = true;
-    return 0;
+    complain(reader, name, why);
+    return 1; /* complain keeps count; 0 would be taken for a line that is no INI */
 }

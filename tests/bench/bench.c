@@ -25,7 +25,7 @@ static int measure(const struct bench *bench, struct bench_variant *variant, uns
 static void progress(const struct bench *bench, const struct bench_variant *variant,
                      unsigned round);
 static void print_table(const struct bench *bench, const struct bench_report *report);
-static void print_machine(void);
+static void print_machine(const struct bench *bench);
 static void print_row(const struct bench_report *report, const struct bench_row *row,
                       int name_width);
 static void print_ms(double ms, int width);
@@ -42,6 +42,8 @@ bool bench_parse(struct bench *bench, int argc, char **argv, int *status)
 
     (void)argc;
     bench->runs = BENCH_RUNS_DEFAULT;
+    if (getloadavg(&bench->load, 1) != 1)
+        bench->load = NAN;
     *status = USAGE_STATUS;
     for (char **rest = argv + 1; *rest != NULL;) {
         const char *name = *rest++;
@@ -216,7 +218,7 @@ static void print_table(const struct bench *bench, const struct bench_report *re
         if ((int)strlen(report->rows[i].name) > name_width)
             name_width = (int)strlen(report->rows[i].name);
     printf("%s: %s\n", bench->name, bench->summary);
-    print_machine();
+    print_machine(bench);
     printf("medians of %u interleaved runs; ratio = %s / %s\n\n", bench->runs, report->peers[0],
            report->ours);
     printf("%-*s  %*s", name_width, "median ms", column_width(report->ours), report->ours);
@@ -232,7 +234,7 @@ static void print_table(const struct bench *bench, const struct bench_report *re
         printf("\n%s\n", report->note);
 }
 
-static void print_machine(void)
+static void print_machine(const struct bench *bench)
 {
     char model[128] = "unknown CPU";
     char line[256];
@@ -249,8 +251,8 @@ static void print_machine(void)
         fclose(file);
     uname(&system);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
-    printf("%s, %ld CPUs, %s %s, %s\n", model, sysconf(_SC_NPROCESSORS_ONLN), system.sysname,
-           system.release, date);
+    printf("%s, %ld CPUs, %s %s, %s, load before %.1f\n", model, sysconf(_SC_NPROCESSORS_ONLN),
+           system.sysname, system.release, date, bench->load);
 }
 
 static void print_row(const struct bench_report *report, const struct bench_row *row,

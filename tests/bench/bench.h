@@ -38,6 +38,7 @@ struct bench {
     /* set by bench_parse */
     unsigned runs;
     bool json;
+    double load; /* of the machine in the minute before; NAN when unknown */
 };
 
 /* Measure once. Returns 0, or a negative errno after saying on stderr what failed. */

@@ -534,9 +534,10 @@ Run::invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files)
 {
     std::vector<const char *> args{job.clang_path, "--no-default-config"};
     args.insert(args.end(), job.args, job.args + job.arg_count);
-    if (job.emit == MW_EMIT_PREPROCESSED) /* createInvocation adds -fsyntax-only, unused then */
-        args.insert(args.end(), {"-E", "-Wno-unused-command-line-argument"});
-    args.insert(args.end(), {"--", job.main});
+    if (job.emit == MW_EMIT_PREPROCESSED)
+        args.push_back("-E");
+    /* createInvocation adds -fsyntax-only before the "--": not for the user to hear about. */
+    args.insert(args.end(), {"--start-no-unused-arguments", "--", job.main});
 
     llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> options(
         clang::CreateAndPopulateDiagOpts(args).release());

@@ -27,7 +27,6 @@ struct overlay {
 struct arguments {
     const char **items;
     size_t count;
-    char main[MW_REQUEST_NAME_BYTES_MAX + 3];
 };
 
 static int overlay_init(struct overlay *overlay, const struct mw_toolchain *toolchain,
@@ -86,7 +85,7 @@ static int arguments_init(struct arguments *arguments, const struct mw_toolchain
 {
     size_t option_count, n = 0;
     const char *const *option_args = mw_options_args(options, &option_count);
-    const char **items = calloc(option_count + 10, sizeof(items[0]));
+    const char **items = calloc(option_count + 12, sizeof(items[0]));
 
     if (!items)
         return -ENOMEM;
@@ -102,10 +101,9 @@ static int arguments_init(struct arguments *arguments, const struct mw_toolchain
     items[n++] = "-working-directory";
     items[n++] = "-Xclang";
     items[n++] = request->directory;
-    /* libclang adds an option behind, so "--" cannot protect a name that looks like one. */
-    snprintf(arguments->main, sizeof(arguments->main), "%s%s", request->main[0] == '-' ? "./" : "",
-             request->main);
-    items[n++] = arguments->main;
+    items[n++] = "-Xclang";
+    items[n++] = "-disable-pragma-debug-crash";
+    items[n++] = request->main;
     arguments->items = items;
     arguments->count = n;
     return 0;

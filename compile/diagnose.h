@@ -1,6 +1,12 @@
 /* diagnose.h - diagnostics alone, through libclang: the failure path when an emit cannot explain
  * itself, and the second opinion on a parse.
  *
+ * libclang takes its files from the disk: the request's are written to a private folder below
+ * $TMPDIR (or /tmp) for the time of the call, and an overlay hides all but them and the toolchain's
+ * directories (under read_disk it hides nothing). Only the driver, which looks for a GCC to take
+ * headers from, sees the real file system. The pragma "clang __debug" can still print to the
+ * process's standard error.
+ *
  * Ownership:  fills a caller's list; see diagnostic.h.
  * Threads:    any thread, many at once. libclang starts a thread of its own for each parse unless
  *             LIBCLANG_NOTHREADS is in the environment: mw_compile_init puts it there. */
@@ -13,7 +19,7 @@
 #include <millwright/toolchain.h>
 
 /* Parse the request and add what libclang finds to `list`, warnings off when `errors_only`.
- * Returns 0, -ENOMEM, or -EIO (libclang gave no translation unit).
+ * Returns 0, -ENOMEM, or -EIO (libclang gave no translation unit, or the folder cannot be written).
  * Runs on: any thread. Blocks for as long as the parse takes. */
 int mw_diagnose(const struct mw_toolchain *toolchain, const struct mw_options *options,
                 const struct mw_compile_request *request, bool errors_only,

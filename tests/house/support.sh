@@ -30,6 +30,12 @@ expect_refusal() {
     fi
 }
 
+# What a checker says of one thing; it fails, so a checker goes on with `|| return 1`.
+refuse() {
+    printf '%s\n' "$1"
+    return 1
+}
+
 failed() {
     failures=$((failures + 1))
     printf 'FAILED %s\n' "$1"

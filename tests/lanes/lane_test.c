@@ -560,6 +560,43 @@ static void free_drains_or_cancels(void **state)
     mw_lane_free(NULL, true);
 }
 
+static void close_with_cancel(void *arg)
+{
+    mw_lane_free(arg, true);
+}
+
+/* Breaks when closing with cancel still runs what is queued, or does not tell at once: the running
+ * leaf ends only after all the others were told. */
+static void free_cancels_what_is_queued_at_once(void **state)
+{
+    static struct leaf leaves[LEAVES_MAX];
+    struct mw_thread closer;
+    struct scene scene;
+    struct leaf first;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_lane_options){.cap = 1});
+    hold_the_lane(&scene, &first);
+    for (unsigned i = 0; i < LEAVES_MAX; i++) {
+        leaf_init(&leaves[i], &scene, run_plain);
+        submit(&leaves[i]);
+    }
+    assert_int_equal(mw_thread_start(&closer, &(struct mw_thread_options){.name = "closer"},
+                                     close_with_cancel, scene.lane),
+                     0);
+    assert_true(counter_await(&scene.done, LEAVES_MAX));
+    assert_int_equal(first.dones, 0);
+    counter_add(&scene.gate, 1);
+    mw_thread_join(&closer);
+    scene.lane = NULL;
+    for (unsigned i = 0; i < LEAVES_MAX; i++) {
+        assert_int_equal(leaves[i].dones, 1);
+        assert_int_equal(leaves[i].status, -ECANCELED);
+    }
+    assert_int_equal(first.status, 0);
+    scene_close(&scene);
+}
+
 /* Runs until the lane is closing, and tells what a submit got then. */
 static int submit_until_refused(struct mw_job *job)
 {
@@ -848,6 +885,7 @@ int main(void)
         cmocka_unit_test(cancel_says_why_it_cannot),
         cmocka_unit_test(expired_job_is_dropped),
         cmocka_unit_test(free_drains_or_cancels),
+        cmocka_unit_test(free_cancels_what_is_queued_at_once),
         cmocka_unit_test(closing_lane_refuses),
         cmocka_unit_test(lane_may_be_freed_once_done_was_seen),
         cmocka_unit_test(idle_threads_end_after_lingering),

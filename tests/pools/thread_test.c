@@ -115,7 +115,9 @@ static void thread_blocks_signals_but_its_own_faults(void **state)
     sigset_t after;
 
     (void)state;
-    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    sigemptyset(&before);
+    sigaddset(&before, SIGUSR2);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     run(&(struct mw_thread_options){.kind = MW_THREAD_LANE}, look_around, &report);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     for (int number = 1; number < SIGRTMAX; number++)

@@ -18,8 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <zstd.h>
 
+#include <millwright/clock.h>
 #include <millwright/mutex.h>
 
 #define FILE_NAME      "store.db"
@@ -118,7 +120,9 @@ static int store_init(struct mw_store *store, const char *directory,
 static int connection_open(struct connection **out, const char *path);
 static void connection_close(struct connection *connection);
 static int file_identify(sqlite3 *db);
-static int file_state(sqlite3 *db);
+static int file_make(sqlite3 *db);
+static int file_state(sqlite3 *db, const char *begin);
+static int journal_switch(sqlite3 *db);
 static int number_query(sqlite3 *db, const char *text, int64_t *number);
 static int connection_take(struct mw_store *store, struct connection **out);
 static void connection_return(struct mw_store *store, struct connection *connection);
@@ -352,7 +356,7 @@ fini_write_lock:
 
 static int connection_open(struct connection **out, const char *path)
 {
-    static const char pragmas[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+    static const char pragmas[] = "PRAGMA synchronous = NORMAL;"
                                   "PRAGMA journal_size_limit = 67108864;"
                                   "PRAGMA trusted_schema = OFF";
     struct connection *connection = calloc(1, sizeof(*connection));
@@ -370,6 +374,8 @@ static int connection_open(struct connection **out, const char *path)
         error = error_of(sqlite3_busy_timeout(connection->db, MW_STORE_BUSY_MS_MAX));
     if (error == 0)
         error = file_identify(connection->db);
+    if (error == 0)
+        error = journal_switch(connection->db);
     if (error == 0)
         error = error_of(sqlite3_exec(connection->db, pragmas, NULL, NULL, NULL));
     for (unsigned i = 0; error == 0 && i < STATEMENTS; i++)
@@ -395,46 +401,80 @@ static void connection_close(struct connection *connection)
  * may be written: not even the checkpoint that closing a stranger's file would make. */
 static int file_identify(sqlite3 *db)
 {
-    int state;
-
-    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
-    state = file_state(db);
-    if (state == -ENOENT) {
-        char identify[96];
-
-        (void)snprintf(identify, sizeof identify,
-                       "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
-                       SCHEMA_VERSION);
-        (void)sqlite3_exec(db, "PRAGMA page_size = 8192", NULL, NULL, NULL);
-        state = error_of(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL));
-        if (state == 0 && (state = file_state(db)) == -ENOENT) { /* nobody was faster */
-            state = error_of(sqlite3_exec(db, schema, NULL, NULL, NULL));
-            if (state == 0)
-                state = error_of(sqlite3_exec(db, identify, NULL, NULL, NULL));
-        }
-        if (state == 0)
-            state = error_of(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL));
-        if (!sqlite3_get_autocommit(db))
-            (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-    }
-    if (state == 0)
-        (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, (int *)NULL);
-    return state;
-}
-
-/* 0: a store of this version. -ENOENT: nothing yet. -EBADMSG: something else. */
-static int file_state(sqlite3 *db)
-{
-    int64_t application = 0, version = 0, objects = 0;
     int error;
 
-    if ((error = number_query(db, "PRAGMA application_id", &application)) < 0 ||
-        (error = number_query(db, "PRAGMA user_version", &version)) < 0 ||
-        (error = number_query(db, "SELECT count(*) FROM sqlite_schema", &objects)) < 0)
+    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+    error = file_state(db, "BEGIN");
+    if (error == -ENOENT)
+        error = file_make(db);
+    if (error == 0)
+        (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, (int *)NULL);
+    return error;
+}
+
+/* Make a new file a store, unless another process was faster. */
+static int file_make(sqlite3 *db)
+{
+    char identify[96];
+    int error;
+
+    (void)snprintf(identify, sizeof identify,
+                   "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
+                   SCHEMA_VERSION);
+    error = error_of(sqlite3_exec(db, "PRAGMA page_size = 8192", NULL, NULL, NULL));
+    if (error == 0)
+        error = error_of(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL));
+    if (error == 0)
+        error = file_state(db, NULL);
+    if (error == -ENOENT) {
+        error = error_of(sqlite3_exec(db, schema, NULL, NULL, NULL));
+        if (error == 0)
+            error = error_of(sqlite3_exec(db, identify, NULL, NULL, NULL));
+    }
+    if (error == 0)
+        error = error_of(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL));
+    if (!sqlite3_get_autocommit(db))
+        (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return error;
+}
+
+/* 0: a store of this version. -ENOENT: nothing yet. -EBADMSG: something else. The three questions
+ * must be answered by one state of the file: in the transaction that the caller is in, or in one of
+ * their own, started by `begin`. */
+static int file_state(sqlite3 *db, const char *begin)
+{
+    int64_t application = 0, version = 0, objects = 0;
+    int error = begin ? error_of(sqlite3_exec(db, begin, NULL, NULL, NULL)) : 0;
+
+    if (error == 0)
+        error = number_query(db, "PRAGMA application_id", &application);
+    if (error == 0)
+        error = number_query(db, "PRAGMA user_version", &version);
+    if (error == 0)
+        error = number_query(db, "SELECT count(*) FROM sqlite_schema", &objects);
+    if (begin && !sqlite3_get_autocommit(db))
+        (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    if (error < 0)
         return error;
     if (application == 0 && version == 0 && objects == 0)
         return -ENOENT;
     return application == APPLICATION_ID && version == SCHEMA_VERSION ? 0 : -EBADMSG;
+}
+
+/* To write-ahead logging, where the file is not there yet. This is the one step for which SQLite
+ * does not wait itself when another process is at the file. */
+static int journal_switch(sqlite3 *db)
+{
+    static const struct timespec pause = {.tv_nsec = 10000000};
+    uint64_t give_up_ns = mw_clock_ns() + MW_STORE_BUSY_MS_MAX * MW_NS_PER_MS;
+
+    for (;;) {
+        int error = error_of(sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL));
+
+        if (error != -EBUSY || mw_clock_ns() > give_up_ns)
+            return error;
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 static int number_query(sqlite3 *db, const char *text, int64_t *number)
@@ -660,7 +700,7 @@ static int evict(struct mw_store *store, struct connection *connection, uint64_t
 
 /* --- the order of use --- */
 
-/* Note a hit. When the list is full it is written here and now. */
+/* Note a hit. When that fills the list it is written here and now. */
 static void touch(struct mw_store *store, struct connection *connection, int64_t id)
 {
     unsigned at = 0;
@@ -669,14 +709,15 @@ static void touch(struct mw_store *store, struct connection *connection, int64_t
     mw_mutex_lock(&store->lock);
     while (at < store->touch_count && store->touches[at] != id)
         at++;
+    if (at == MW_STORE_TOUCHES_MAX) /* it could not be written the last time: */
+        at = 0;                     /* the oldest is lost */
     if (at < store->touch_count) {
         store->touch_count--;
         memmove(&store->touches[at], &store->touches[at + 1],
                 (store->touch_count - at) * sizeof(store->touches[0]));
     }
+    store->touches[store->touch_count++] = id;
     full = store->touch_count == MW_STORE_TOUCHES_MAX;
-    if (!full)
-        store->touches[store->touch_count++] = id;
     mw_mutex_unlock(&store->lock);
     if (!full)
         return;

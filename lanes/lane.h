@@ -100,7 +100,9 @@ int mw_lane_new(struct mw_lane **out, const struct mw_lane_options *options);
 
 /* Close the lane: run what is queued (`cancel_queued` false) or call done(-ECANCELED) for it
  * (true), wait for what runs, end every thread, release the lane. NULL is fine.
- * Submits that come meanwhile get -ESHUTDOWN; nobody may use the lane afterwards.
+ * Submits that come meanwhile get -ESHUTDOWN; nobody may use the lane afterwards. Whoever saw the
+ * last done() may call this at once; a done() that mw_lane_cancel calls on another thread may still
+ * run when it returns.
  * Runs on: any thread but one that runs a job of this lane. Blocks. */
 void mw_lane_free(struct mw_lane *lane, bool cancel_queued);
 

@@ -54,7 +54,7 @@ static const struct kind *kind_find(const char *values);
 int mw_flag_check(const char *const *args, size_t count, bool read_disk, char **canonical,
                   struct mw_refusal *refusal)
 {
-    const char *arg = args[0], *value = NULL;
+    const char *arg = args[0], *value = arg;
     const struct rule *rule = rule_find(arg, &value);
     char shown[sizeof refusal->subject];
     size_t name_bytes;

@@ -22,9 +22,12 @@
 #define FILES_OF_SERVICE  128u
 #define FILES_OF_ONE_LEAF 4u
 
+static const int signals_watched[] = {SIGTERM, SIGINT};
+#define SIGNALS (sizeof signals_watched / sizeof signals_watched[0])
+
 struct server {
     uv_loop_t loop;
-    uv_signal_t signals[2]; /* SIGTERM, SIGINT */
+    uv_signal_t signals[SIGNALS];
     struct mw_service *service;
     bool stopping;
 };
@@ -106,8 +109,11 @@ static int run(const struct mw_serve_settings *values)
     struct server server = {0};
     signal(SIGPIPE, SIG_IGN);
     int error = uv_loop_init(&server.loop);
-    if (!error)
+    if (!error) {
         error = mw_service_new(&server.service, &server.loop, values, why, sizeof why);
+        if (error)
+            (void)uv_loop_close(&server.loop);
+    }
     if (error) {
         fprintf(stderr, "millwright serve: %s\n", why);
         return MW_EXIT_FAILED;
@@ -117,18 +123,20 @@ static int run(const struct mw_serve_settings *values)
     fflush(stdout);
     uv_run(&server.loop, UV_RUN_DEFAULT);
     mw_service_free(server.service);
-    uv_loop_close(&server.loop);
+    for (size_t i = 0; i < SIGNALS; i++)
+        uv_close((uv_handle_t *)&server.signals[i], NULL);
+    uv_run(&server.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&server.loop);
     mw_log("stopped; every request was answered");
     return MW_EXIT_OK;
 }
 
 static void watch_signals(struct server *server)
 {
-    static const int numbers[] = {SIGTERM, SIGINT};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < SIGNALS; i++) {
         uv_signal_init(&server->loop, &server->signals[i]);
         server->signals[i].data = server;
-        uv_signal_start(&server->signals[i], on_signal, numbers[i]);
+        uv_signal_start(&server->signals[i], on_signal, signals_watched[i]);
         /* A watched signal alone must not keep the loop alive. */
         uv_unref((uv_handle_t *)&server->signals[i]);
     }

@@ -24,8 +24,6 @@
 #define COMPILER        "clang-19"
 #define GENERATED_LINES 2000u
 
-extern char **environ;
-
 enum { VALUE_MS, VALUE_LEAF_MS };
 enum { UNCACHED, CACHED, CLANG, VARIANTS };
 
@@ -114,7 +112,7 @@ static const char *find_program(void)
     length = readlink("/proc/self/exe", path, sizeof path - sizeof from_here);
     path[length < 0 ? 0 : length] = '\0';
     slash = strrchr(path, '/');
-    strcpy(slash == NULL ? path : slash, from_here);
+    memcpy(slash == NULL ? path : slash, from_here, sizeof from_here);
     return path;
 }
 

@@ -112,13 +112,15 @@ static void clean_up(struct lane_side *lane, struct uv_side *uv)
 static int measure_lane(void *context, unsigned round, double values[BENCH_VALUES_MAX])
 {
     struct lane_side *side = context;
-    uint64_t begin_ns = mw_clock_ns();
+    uint64_t begin_ns;
     int error = 0;
 
     (void)round;
-    atomic_store_explicit(&side->left, JOBS, memory_order_relaxed); /* submit publishes it */
-    for (unsigned i = 0; i < JOBS; i++) {
+    for (unsigned i = 0; i < JOBS; i++)
         side->jobs[i] = (struct empty_job){.job = {.fn = run_job, .done = job_done}, .side = side};
+    atomic_store_explicit(&side->left, JOBS, memory_order_relaxed); /* submit publishes it */
+    begin_ns = mw_clock_ns();
+    for (unsigned i = 0; i < JOBS; i++) {
         error = mw_lane_submit(side->lane, &side->jobs[i].job);
         if (error != 0) {
             fprintf(stderr, "lanes: the lane refused job %u: %s\n", i, mw_strerror(error));

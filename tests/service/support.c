@@ -44,6 +44,8 @@ int room_teardown(void **state)
         client_close(&room->client);
     if (room->server.pid > 0)
         server_kill(&room->server);
+    else
+        server_stop(&room->server); /* frees what is left */
     process_run("/", (const char *[]){"rm", "-rf", room->folder, NULL}, NULL, NULL);
     free(room);
     return 0;

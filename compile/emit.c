@@ -49,6 +49,7 @@ static const char *const libclang_names[] = {
 };
 
 static int clean_environment(void);
+static int explain(struct mw_diagnostics *diagnostics, bool broke_down);
 static int collect(void *user, const struct mw_diagnostic *diagnostic);
 static const char *why_not_storable(const struct mw_compile_request *request,
                                     const struct mw_bridge_result *ran);
@@ -100,9 +101,14 @@ int mw_compile(const struct mw_toolchain *toolchain, const struct mw_options *op
                const struct mw_compile_request *request, struct mw_compile_result *result)
 {
     int rc = mw_emit(toolchain, options, request, result);
+    size_t errors = result->diagnostics.errors;
+    bool broke_down = rc == -EIO;
 
-    if (rc == 0 && !result->ok && result->diagnostics.errors == 0)
-        rc = mw_diagnose(toolchain, options, request, true, &result->diagnostics);
+    if (result->ok || (rc != 0 && !broke_down) || (rc == 0 && errors > 0))
+        return rc;
+    rc = mw_diagnose(toolchain, options, request, true, &result->diagnostics);
+    if (rc == 0 && result->diagnostics.errors == errors)
+        rc = explain(&result->diagnostics, broke_down);
     return rc;
 }
 
@@ -113,6 +119,25 @@ void mw_compile_result_fini(struct mw_compile_result *result)
     free(result->artifact);
     mw_diagnostics_fini(&result->diagnostics);
     *result = (struct mw_compile_result){0};
+}
+
+/* The source has no errors, and yet there is no artifact: say so, below what the compiler said. */
+static int explain(struct mw_diagnostics *diagnostics, bool broke_down)
+{
+    struct mw_diagnostic why = {
+        .severity = diagnostics->errors > 0 ? MW_SEVERITY_NOTE : MW_SEVERITY_ERROR,
+        .file = "",
+        .message = broke_down
+                       ? "the source itself has no errors: the code generator cannot do this for "
+                         "this target; try another target or optimisation level"
+                       : "the compiler failed and did not say why, and the source itself has no "
+                         "errors; try other flags",
+        .flag = "",
+        .category = "",
+        .line_text = "",
+    };
+
+    return mw_diagnostics_add(diagnostics, &why);
 }
 
 static bool matches(const char *variable, const char *pattern)

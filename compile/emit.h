@@ -44,9 +44,10 @@ int mw_compile_init(void);
 int mw_emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
             const struct mw_compile_request *request, struct mw_compile_result *result);
 
-/* The leaf that the lane runs: mw_emit, and where that failed without an error among the kept
- * diagnostics, mw_diagnose for the explanation (the failure path of seed 002).
- * Returns and runs as mw_emit. */
+/* The leaf that the lane runs: mw_emit; and where that broke down, or failed without an error,
+ * mw_diagnose for the explanation (the failure path of seed 002). So a breakdown of the code
+ * generator is a failed compile like others: 0, with its reason among the diagnostics.
+ * Returns and runs as mw_emit, but for -EIO: libclang gave no answer either. */
 int mw_compile(const struct mw_toolchain *toolchain, const struct mw_options *options,
                const struct mw_compile_request *request, struct mw_compile_result *result);
 

@@ -68,11 +68,17 @@ static void prepare(struct prepared *prepared, const struct trial *trial)
 int trial_emit(const struct mw_toolchain *toolchain, const struct trial *trial,
                struct mw_compile_result *result)
 {
+    return trial_leaf(mw_emit, toolchain, trial, result);
+}
+
+int trial_leaf(trial_leaf_fn *leaf, const struct mw_toolchain *toolchain, const struct trial *trial,
+               struct mw_compile_result *result)
+{
     struct prepared prepared = {0};
     int rc;
 
     prepare(&prepared, trial);
-    rc = mw_emit(toolchain, prepared.options, &prepared.request, result);
+    rc = leaf(toolchain, prepared.options, &prepared.request, result);
     mw_options_free(prepared.options);
     return rc;
 }

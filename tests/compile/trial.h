@@ -26,6 +26,13 @@ struct trial {
 int trial_setup(void **state);
 int trial_teardown(void **state);
 
+/* mw_emit or mw_compile. Returns what it returned. */
+typedef int trial_leaf_fn(const struct mw_toolchain *toolchain, const struct mw_options *options,
+                          const struct mw_compile_request *request,
+                          struct mw_compile_result *result);
+int trial_leaf(trial_leaf_fn *leaf, const struct mw_toolchain *toolchain, const struct trial *trial,
+               struct mw_compile_result *result);
+
 /* mw_emit, or mw_diagnose into result->diagnostics. Returns what it returned. */
 int trial_emit(const struct mw_toolchain *toolchain, const struct trial *trial,
                struct mw_compile_result *result);

@@ -2,6 +2,6 @@
 mw_test(service settings LINK mw-commands mw-test-support)
 mw_test(service wire LINK mw-service)
 foreach(name compile_endpoint bad_input flow many cli)
-  mw_test(service ${name} LINK mw-test-support PkgConfig::JANSSON
+  mw_test(service ${name} TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
     SOURCES service/support.c service/swarm.c)
 endforeach()

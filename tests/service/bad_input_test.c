@@ -264,8 +264,8 @@ static void a_source_sees_nothing_of_the_host(void **state)
     struct room *room = *state;
 
     for (size_t i = 0; i < COUNT(sources); i++) {
-        struct answer answer =
-            post(room, json_pack("{s:s, s:s}", "language", "c", "source", sources[i]));
+        struct answer answer = post(room, json_pack("{s:s, s:s, s:i}", "language", "c", "source",
+                                                    sources[i], "timeout_ms", PATIENT_MS));
 
         if (answer.status != 200 || strcmp(text_of(answer.json, "status"), "failed") != 0 ||
             strstr(answer.reply.body.data, "root:") || strstr(answer.reply.body.data, "is seen"))

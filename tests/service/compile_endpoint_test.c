@@ -16,7 +16,8 @@
 /* A body that compiles `source` in `language`. */
 static json_t *source_body(const char *language, const char *source)
 {
-    json_t *body = json_pack("{s:s, s:s}", "language", language, "source", source);
+    json_t *body = json_pack("{s:s, s:s, s:i}", "language", language, "source", source,
+                             "timeout_ms", PATIENT_MS);
 
     assert_non_null(body);
     return body;

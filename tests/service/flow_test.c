@@ -39,7 +39,8 @@ static json_t *quick_body(unsigned tag)
     char source[64];
 
     snprintf(source, sizeof source, "int quick_%u;\n", tag);
-    return json_pack("{s:s, s:s}", "language", "c", "source", source);
+    return json_pack("{s:s, s:s, s:i}", "language", "c", "source", source, "timeout_ms",
+                     PATIENT_MS);
 }
 
 /* Expects 200 ok of a request that is done. */
@@ -72,7 +73,7 @@ static void clients_of_one_key_share_one_compile(void **state)
     room_start(room, one_at_a_time);
     swarm = swarm_new(&room->server);
     for (size_t i = 0; i < CLIENTS; i++)
-        swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, 0));
+        swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, PATIENT_MS));
     swarm_finish(swarm);
     for (size_t i = 0; i < CLIENTS; i++) {
         long status;
@@ -107,7 +108,7 @@ static void the_last_client_that_leaves_takes_the_job_back(void **state)
 
     room_start(room, one_at_a_time);
     swarm = swarm_new(&room->server);
-    slow = swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, 0));
+    slow = swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, PATIENT_MS));
     swarm_until_lane(swarm, room, CPU_LANE, "started", 1);
     shared[0] = swarm_post(swarm, "/v1/compile", quick_body(2));
     swarm_until_lane(swarm, room, CPU_LANE, "queued", 1);
@@ -138,7 +139,7 @@ static void what_was_taken_back_can_be_asked_for_again(void **state)
 
     room_start(room, one_at_a_time);
     swarm = swarm_new(&room->server);
-    swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, 0));
+    swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, PATIENT_MS));
     swarm_until_lane(swarm, room, CPU_LANE, "started", 1);
     for (json_int_t round = 1; round <= 3; round++) {
         left = swarm_post(swarm, "/v1/compile", quick_body(2));
@@ -167,7 +168,7 @@ static void a_full_queue_refuses_at_once_and_the_others_finish(void **state)
 
     room_start(room, (const char *[]){"--lane-cap", "1", "--lane-queue", "1", NULL});
     swarm = swarm_new(&room->server);
-    running = swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, 0));
+    running = swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, PATIENT_MS));
     swarm_until_lane(swarm, room, CPU_LANE, "started", 1);
     waiting = swarm_post(swarm, "/v1/compile", quick_body(2));
     swarm_until_lane(swarm, room, CPU_LANE, "queued", 1);
@@ -226,7 +227,7 @@ static void a_timeout_shows_pool_and_lanes_and_the_compile_is_kept(void **state)
         expect_problem(answer, 504, "timeout", NULL, NULL, "give a larger timeout_ms");
     } while (running < 1);
     expect_service_goes_on(room); /* behind the compile, which runs to its end */
-    answer = post(room, slow_body(tag, ROUNDS_SLOW + timeout_ms / 200, 0));
+    answer = post(room, slow_body(tag, ROUNDS_SLOW + timeout_ms / 200, PATIENT_MS));
     assert_int_equal(answer.status, 200);
     assert_true(json_is_true(json_object_get(answer.json, "cached")));
     answer_free(&answer);
@@ -264,9 +265,11 @@ static void a_timeout_of_a_millisecond_ends_wherever_it_falls(void **state)
 static void the_services_bound_cuts_every_timeout(void **state)
 {
     struct room *room = *state;
+    json_t *names_none = slow_body(1, ROUNDS_SLOW, PATIENT_MS);
 
+    json_object_del(names_none, "timeout_ms");
     room_start(room, (const char *[]){"--lane-cap", "1", "--timeout-max-ms", "50", NULL});
-    expect_problem(post(room, slow_body(1, ROUNDS_SLOW, 0)), 504, "timeout", NULL, NULL, "");
+    expect_problem(post(room, names_none), 504, "timeout", NULL, NULL, "");
     expect_problem(post(room, slow_body(2, ROUNDS_SLOW, 60000)), 504, "timeout", NULL, NULL, "");
     room_stop(room);
 }
@@ -284,11 +287,12 @@ static void sigterm_finishes_what_is_in_work(void **state)
 
     room_start(room, one_at_a_time);
     swarm = swarm_new(&room->server);
-    slow = swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, 0));
+    slow = swarm_post(swarm, "/v1/compile", slow_body(1, ROUNDS_SLOW, PATIENT_MS));
     swarm_until_lane(swarm, room, CPU_LANE, "started", 1);
     queued = swarm_post(swarm, "/v1/compile", quick_body(2));
     swarm_until_lane(swarm, room, CPU_LANE, "queued", 1);
-    joined = swarm_post(swarm, "/v1/compile?include=artifact", slow_body(1, ROUNDS_SLOW, 0));
+    joined =
+        swarm_post(swarm, "/v1/compile?include=artifact", slow_body(1, ROUNDS_SLOW, PATIENT_MS));
     swarm_until_metric(swarm, room, "millwright_compile_joined_total", 1);
 
     kill(room->server.pid, SIGTERM);
@@ -341,7 +345,7 @@ static void a_second_signal_ends_at_once(void **state)
 
     room_start(room, one_at_a_time);
     swarm = swarm_new(&room->server);
-    swarm_post(swarm, "/v1/compile", slow_body(1, 4 * ROUNDS_SLOW, 0));
+    swarm_post(swarm, "/v1/compile", slow_body(1, 4 * ROUNDS_SLOW, PATIENT_MS));
     swarm_until_lane(swarm, room, CPU_LANE, "started", 1);
     kill(room->server.pid, SIGINT);
     while (stat(room->server.socket, &status) == 0)
@@ -361,7 +365,7 @@ static void the_grace_time_ends_a_service_that_still_works(void **state)
 
     room_start(room, (const char *[]){"--lane-cap", "1", "--grace-ms", "1", NULL});
     swarm = swarm_new(&room->server);
-    swarm_post(swarm, "/v1/compile", slow_body(1, 4 * ROUNDS_SLOW, 0));
+    swarm_post(swarm, "/v1/compile", slow_body(1, 4 * ROUNDS_SLOW, PATIENT_MS));
     swarm_until_lane(swarm, room, CPU_LANE, "started", 1);
     kill(room->server.pid, SIGTERM);
     assert_int_equal(process_wait(room->server.pid), 1);

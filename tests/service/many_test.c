@@ -38,8 +38,8 @@ static json_t *body_of(unsigned number)
     if (number % 3 == 0)
         json_array_append_new(
             files, json_pack("{s:s, s:s}", "name", "own.h", "content", "#define OWN 1\n"));
-    return json_pack("{s:o, s:s, s:[s]}", "files", files, "main", number % 2 ? "m.cc" : "m.c",
-                     "args", "-O1");
+    return json_pack("{s:o, s:s, s:[s], s:i}", "files", files, "main", number % 2 ? "m.cc" : "m.c",
+                     "args", "-O1", "timeout_ms", PATIENT_MS);
 }
 
 /* Expects the answer to `number` to hold its own object. Returns the answer's thread, static. */

@@ -194,7 +194,8 @@ const char *what_is_wrong(struct room *room)
         return "the process is gone";
     snprintf(symbol, sizeof symbol, "goes_on_%u", count++);
     snprintf(source, sizeof source, "#include <stddef.h>\nsize_t %s = sizeof(int);\n", symbol);
-    body = json_pack("{s:s, s:s}", "language", "c", "source", source);
+    body =
+        json_pack("{s:s, s:s, s:i}", "language", "c", "source", source, "timeout_ms", PATIENT_MS);
     text = json_dumps(body, JSON_COMPACT);
     client_send(&room->client,
                 &(struct request){.path = "/v1/compile?include=artifact", .body = text}, &reply);
@@ -241,11 +242,10 @@ char *slow_source(unsigned tag, unsigned rounds)
 json_t *slow_body(unsigned tag, unsigned rounds, unsigned timeout_ms)
 {
     char *source = slow_source(tag, rounds);
-    json_t *body = json_pack("{s:s, s:s}", "language", "c++", "source", source);
+    json_t *body = json_pack("{s:s, s:s, s:i}", "language", "c++", "source", source, "timeout_ms",
+                             (int)timeout_ms);
 
     assert_non_null(body);
-    if (timeout_ms)
-        json_object_set_new(body, "timeout_ms", json_integer(timeout_ms));
     free(source);
     return body;
 }

@@ -48,7 +48,7 @@ static int open_unix(struct mw_listener *listener, const char *path, char *why, 
                  sizeof address.sun_path - 1);
         return -EINVAL;
     }
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
     if (is_stale(&address))
         (void)unlink(path);
     /* Only the owner may connect; the mask is set before the file exists. */
@@ -182,7 +182,7 @@ static int listen_on(const struct sockaddr *address, socklen_t length)
 
 static int describe_tcp(struct mw_listener *listener)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t length = sizeof address;
     char host[INET6_ADDRSTRLEN + 1], port[8];
     if (getsockname(listener->fd, (struct sockaddr *)&address, &length) != 0)

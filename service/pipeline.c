@@ -655,7 +655,8 @@ static void lane_refused(struct mw_problem *problem, struct mw_lane *lane, const
 
 static double ms_between(uint64_t from_ns, uint64_t to_ns)
 {
-    return to_ns > from_ns ? (double)((to_ns - from_ns) / MW_NS_PER_US) / 1e3 : 0.0;
+    uint64_t us = to_ns > from_ns ? (to_ns - from_ns) / MW_NS_PER_US : 0;
+    return (double)us / 1e3;
 }
 
 static json_t *timings_json(const struct mw_ticket *ticket, const struct mw_flight *flight)

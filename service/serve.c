@@ -67,7 +67,7 @@ static int read_settings(struct mw_serve_settings *values, int argc, char **argv
     if (!values->config[0])
         return 0;
     char path[MW_SETTING_TEXT_BYTES];
-    strcpy(path, values->config);
+    memcpy(path, values->config, sizeof path);
     *values = mw_serve_defaults;
     int error = mw_settings_file(&settings, path);
     return error ? error : mw_settings_argv(&settings, argc, argv) < 0 ? -EINVAL : 0;

@@ -132,7 +132,7 @@ static int set(const struct mw_settings *settings, const struct mw_setting *sett
             snprintf(why, why_bytes, "must be 1 to %u bytes long", MW_SETTING_TEXT_BYTES - 1);
             return -EINVAL;
         }
-        strcpy(target, value);
+        memcpy(target, value, strlen(value) + 1);
         return 0;
     case MW_SETTING_CHOICE:
         if (parse_choice(setting->choices, value, &small) != 0) {

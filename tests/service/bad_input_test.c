@@ -38,7 +38,7 @@ static int raw_connect(const struct room *room)
 
     assert_true(fd >= 0);
     assert_true(strlen(room->server.socket) < sizeof address.sun_path);
-    strcpy(address.sun_path, room->server.socket);
+    memcpy(address.sun_path, room->server.socket, strlen(room->server.socket) + 1);
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0)
         fail_msg("cannot connect: %s", strerror(errno));
     return fd;

@@ -326,7 +326,7 @@ static void sigterm_ends_an_idle_service(void **state)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     room_start(room, NULL);
-    strcpy(address.sun_path, room->server.socket);
+    memcpy(address.sun_path, room->server.socket, strlen(room->server.socket) + 1);
     assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
     expect_service_goes_on(room);
     kill(room->server.pid, SIGTERM);

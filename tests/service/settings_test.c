@@ -39,7 +39,7 @@ static void capture_end(void)
     fflush(stderr);
     assert_true(dup2(saved_stderr, STDERR_FILENO) >= 0);
     close(saved_stderr);
-    rewind(captured);
+    assert_int_equal(fseek(captured, 0, SEEK_SET), 0);
     bytes = fread(said, 1, sizeof said - 1, captured);
     said[bytes] = '\0';
     fclose(captured);

@@ -25,8 +25,9 @@
 #include "service/support.h"
 #include "service/swarm.h"
 
-#define ROUNDS_SLOW   2  /* long enough for all that a test does meanwhile, in milliseconds */
-#define CLIENTS       40 /* of one key */
+#define ROUNDS_SLOW   2   /* long enough for all that a test does meanwhile, in milliseconds */
+#define CLIENTS       40  /* of one key */
+#define CHANGES       120 /* of the only client that waits */
 #define PATIENCE_MS   60000
 #define CPU_LANE      "compile-cpu"
 #define EXIT_BY(kill) (128 + (kill))
@@ -151,6 +152,39 @@ static void what_was_taken_back_can_be_asked_for_again(void **state)
     swarm_finish(swarm);
     expect_ok(swarm, left);
     assert_true(metric(room, "millwright_compile_flights") == 0);
+    swarm_free(swarm);
+    room_stop(room);
+}
+
+/* Broken when a client that comes just as the last one leaves boards a job that is taken back: it
+ * would be told that the compiler broke down. */
+static void one_who_comes_as_the_last_one_leaves_is_served(void **state)
+{
+    struct room *room = *state;
+    struct swarm *swarm;
+    size_t last, next;
+
+    room_start(room, one_at_a_time);
+    swarm = swarm_new(&room->server);
+    swarm_post(swarm, "/v1/compile", slow_body(1, 4 * ROUNDS_SLOW, PATIENT_MS));
+    swarm_until_lane(swarm, room, CPU_LANE, "started", 1);
+    last = swarm_post(swarm, "/v1/compile", quick_body(2));
+    swarm_until_lane(swarm, room, CPU_LANE, "queued", 1);
+    for (unsigned change = 0; change < CHANGES; change++) {
+        next = swarm_post(swarm, "/v1/compile", quick_body(2));
+        for (unsigned noise = 0; noise < 3; noise++) /* keeps the loop busy */
+            swarm_post(swarm, "/v1/compile", json_object());
+        for (unsigned turns = change % 40; turns > 0; turns--) /* from at once to fully aboard */
+            swarm_turn(swarm, 0);
+        if (swarm->requests[last].done)
+            expect_ok(swarm, last);
+        swarm_leave(swarm, last);
+        last = next;
+    }
+    swarm_finish(swarm);
+    expect_ok(swarm, last);
+    assert_true(metric(room, "millwright_compile_flights") == 0);
+    assert_true(metric(room, "millwright_compile_tickets") == 0);
     swarm_free(swarm);
     room_stop(room);
 }
@@ -607,6 +641,7 @@ int main(void)
         IN_A_ROOM(clients_of_one_key_share_one_compile),
         IN_A_ROOM(the_last_client_that_leaves_takes_the_job_back),
         IN_A_ROOM(what_was_taken_back_can_be_asked_for_again),
+        IN_A_ROOM(one_who_comes_as_the_last_one_leaves_is_served),
         IN_A_ROOM(a_full_queue_refuses_at_once_and_the_others_finish),
         IN_A_ROOM(a_timeout_shows_pool_and_lanes_and_the_compile_is_kept),
         IN_A_ROOM(a_timeout_of_a_millisecond_ends_wherever_it_falls),

@@ -16,12 +16,21 @@
 #define EPOCH        (UINT64_C(1) << 32)
 #define WAITERS_MASK (EPOCH - 1)
 
+/* What a waiter's futex says. */
+#define DOWN   0u /* on the list, not asleep yet */
+#define WOKEN  1u /* a notifier has taken it off the list */
+#define ASLEEP 2u /* it needs a system call to be woken */
+
 static bool is_moved(const struct mw_event_count *event_count, struct mw_event_key key);
-static bool spin(struct mw_event_count *event_count, struct mw_event_key key, uint64_t spin_ns);
+static void spin(struct mw_event_count *event_count, const struct mw_event_waiter *waiter,
+                 uint64_t spin_ns);
+static bool is_gated(const struct mw_event_count *event_count, uint32_t waiters);
+static void take_off(struct mw_event_count *event_count);
 static bool lie_down(struct mw_event_count *event_count, struct mw_event_key key,
                      struct mw_event_waiter *waiter);
 static bool get_up(struct mw_event_count *event_count, struct mw_event_waiter *waiter);
-static bool sleep_until(_Atomic uint32_t *futex, uint64_t deadline_ns);
+static bool is_woken(const struct mw_event_waiter *waiter);
+static bool sleep_until(struct mw_event_waiter *waiter, uint64_t deadline_ns);
 static void wake(struct mw_event_waiter *waiter);
 
 int mw_event_count_init(struct mw_event_count *event_count, uint32_t workers)
@@ -52,36 +61,37 @@ struct mw_event_key mw_event_count_prepare(struct mw_event_count *event_count)
 void mw_event_count_cancel(struct mw_event_count *event_count, struct mw_event_key key)
 {
     (void)key;
-    atomic_fetch_sub_explicit(&event_count->state, WAITER, memory_order_relaxed);
+    take_off(event_count);
 }
 
 enum mw_event_outcome mw_event_count_wait(struct mw_event_count *event_count,
                                           struct mw_event_key key, struct mw_event_waiter *waiter,
                                           uint64_t spin_ns, uint64_t deadline_ns)
 {
-    if ((spin_ns > 0 && spin(event_count, key, spin_ns)) || !lie_down(event_count, key, waiter)) {
-        mw_event_count_cancel(event_count, key);
+    if (!lie_down(event_count, key, waiter)) {
+        take_off(event_count);
         return MW_EVENT_MOVED;
     }
-    while (atomic_load_explicit(&waiter->futex, memory_order_acquire) == 0) /* partner: wake */
-        if (!sleep_until(&waiter->futex, deadline_ns) && get_up(event_count, waiter))
+    if (spin_ns > 0)
+        spin(event_count, waiter, spin_ns);
+    while (!is_woken(waiter)) {
+        if (sleep_until(waiter, deadline_ns))
+            continue;
+        if (get_up(event_count, waiter))
             return MW_EVENT_TIMED_OUT;
+        deadline_ns = UINT64_MAX; /* a notifier has this waiter: its wake-up is on the way */
+    }
     return MW_EVENT_WOKEN;
 }
 
 void mw_event_count_notify_one(struct mw_event_count *event_count)
 {
     struct mw_event_waiter *waiter;
-    uint64_t state;
     uint32_t waiters;
 
     atomic_thread_fence(memory_order_seq_cst); /* partner: the fence in prepare */
-    state = atomic_load_explicit(&event_count->state, memory_order_relaxed);
-    waiters = (uint32_t)(state & WAITERS_MASK);
-    if (waiters == 0)
-        return;
-    if (event_count->workers - waiters >=
-        atomic_load_explicit(&event_count->ceiling, memory_order_relaxed))
+    waiters = mw_event_count_waiters(event_count);
+    if (waiters == 0 || is_gated(event_count, waiters))
         return;
     mw_mutex_lock(&event_count->lock);
     waiter = event_count->sleepers;
@@ -99,14 +109,17 @@ void mw_event_count_notify_one(struct mw_event_count *event_count)
 void mw_event_count_notify_all(struct mw_event_count *event_count)
 {
     struct mw_event_waiter *waiter;
+    uint64_t change = EPOCH;
 
     atomic_thread_fence(memory_order_seq_cst); /* partner: the fence in prepare */
+    if (mw_event_count_waiters(event_count) == 0)
+        return;
     mw_mutex_lock(&event_count->lock);
     waiter = event_count->sleepers;
     event_count->sleepers = NULL;
-    atomic_fetch_add_explicit(&event_count->state, EPOCH, memory_order_release); /* as above */
     for (struct mw_event_waiter *each = waiter; each != NULL; each = each->next)
-        atomic_fetch_sub_explicit(&event_count->state, WAITER, memory_order_relaxed);
+        change -= WAITER;
+    atomic_fetch_add_explicit(&event_count->state, change, memory_order_release); /* as above */
     mw_mutex_unlock(&event_count->lock);
     while (waiter != NULL) {
         struct mw_event_waiter *next = waiter->next; /* gone once it is awake */
@@ -135,27 +148,46 @@ static bool is_moved(const struct mw_event_count *event_count, struct mw_event_k
            key.epoch;
 }
 
-/* Returns whether a notification came meanwhile. */
-static bool spin(struct mw_event_count *event_count, struct mw_event_key key, uint64_t spin_ns)
+/* More may wait than init was told of: then nobody counts as awake. */
+static bool is_gated(const struct mw_event_count *event_count, uint32_t waiters)
 {
-    bool moved = false;
+    uint32_t ceiling = atomic_load_explicit(&event_count->ceiling, memory_order_relaxed);
+    uint32_t awake = event_count->workers > waiters ? event_count->workers - waiters : 0;
+
+    return awake >= ceiling;
+}
+
+/* Take the calling thread's announcement back. Below zero a key was used twice. */
+static void take_off(struct mw_event_count *event_count)
+{
+    uint64_t before = atomic_fetch_sub_explicit(&event_count->state, WAITER, memory_order_relaxed);
+
+    assert((before & WAITERS_MASK) != 0);
+    (void)before;
+}
+
+/* Watch the waiter's own futex for a while, unless somebody else does so. A spinner lies on the
+ * list like a sleeper, so it is woken in its turn and instead of another, without a system call. */
+static void spin(struct mw_event_count *event_count, const struct mw_event_waiter *waiter,
+                 uint64_t spin_ns)
+{
+    bool woken = false;
     uint64_t until_ns;
 
     if (atomic_exchange_explicit(&event_count->spinning, true, memory_order_relaxed))
-        return false;
+        return;
     if (spin_ns > MW_EVENT_COUNT_SPIN_NS_MAX)
         spin_ns = MW_EVENT_COUNT_SPIN_NS_MAX;
     until_ns = mw_clock_ns() + spin_ns;
     do {
-        for (int i = 0; i < 32 && !moved; i++) {
+        for (int i = 0; i < 32 && !woken; i++) {
 #if defined(__x86_64__) || defined(__i386__)
             __builtin_ia32_pause();
 #endif
-            moved = is_moved(event_count, key);
+            woken = is_woken(waiter);
         }
-    } while (!moved && mw_clock_ns() < until_ns);
+    } while (!woken && mw_clock_ns() < until_ns);
     atomic_store_explicit(&event_count->spinning, false, memory_order_relaxed);
-    return moved;
 }
 
 /* Go on the list of sleepers, unless a notification came since prepare. */
@@ -164,7 +196,7 @@ static bool lie_down(struct mw_event_count *event_count, struct mw_event_key key
 {
     bool down;
 
-    atomic_store_explicit(&waiter->futex, 0, memory_order_relaxed);
+    atomic_store_explicit(&waiter->futex, DOWN, memory_order_relaxed);
     mw_mutex_lock(&event_count->lock);
     down = !is_moved(event_count, key); /* it moves only under the lock */
     if (down) {
@@ -188,21 +220,36 @@ static bool get_up(struct mw_event_count *event_count, struct mw_event_waiter *w
     mine = *link == waiter;
     if (mine) {
         *link = waiter->next;
-        atomic_fetch_sub_explicit(&event_count->state, WAITER, memory_order_relaxed);
+        take_off(event_count);
     }
     mw_mutex_unlock(&event_count->lock);
+    /* A notifier may have counted on this waiter and then not found it: if it leaves for good, its
+     * last look must see what was published. Partner: the fence in notify. */
+    atomic_thread_fence(memory_order_seq_cst);
     return mine;
 }
 
+static bool is_woken(const struct mw_event_waiter *waiter)
+{
+    /* acquire: partner of the release in wake, so that the next look sees the work */
+    return atomic_load_explicit(&waiter->futex, memory_order_acquire) == WOKEN;
+}
+
 /* Returns false when the time is up. */
-static bool sleep_until(_Atomic uint32_t *futex, uint64_t deadline_ns)
+static bool sleep_until(struct mw_event_waiter *waiter, uint64_t deadline_ns)
 {
     struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / MW_NS_PER_S),
                                 .tv_nsec = (long)(deadline_ns % MW_NS_PER_S)};
     struct timespec *until = deadline_ns == UINT64_MAX ? NULL : &deadline;
+    uint32_t down = DOWN;
 
+    /* relaxed: says only that a system call is needed; is_woken orders what comes after */
+    if (!atomic_compare_exchange_strong_explicit(&waiter->futex, &down, ASLEEP,
+                                                 memory_order_relaxed, memory_order_relaxed) &&
+        down == WOKEN)
+        return true;
     /* FUTEX_WAIT_BITSET takes an absolute time on the monotonic clock. */
-    return syscall(SYS_futex, futex, FUTEX_WAIT_BITSET_PRIVATE, 0, until, NULL,
+    return syscall(SYS_futex, &waiter->futex, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP, until, NULL,
                    FUTEX_BITSET_MATCH_ANY) == 0 ||
            errno != ETIMEDOUT;
 }
@@ -211,6 +258,7 @@ static bool sleep_until(_Atomic uint32_t *futex, uint64_t deadline_ns)
  * any more harms nobody. */
 static void wake(struct mw_event_waiter *waiter)
 {
-    atomic_store_explicit(&waiter->futex, 1, memory_order_release); /* partner: wait */
-    (void)syscall(SYS_futex, &waiter->futex, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    /* release: partner of the acquire in is_woken */
+    if (atomic_exchange_explicit(&waiter->futex, WOKEN, memory_order_release) == ASLEEP)
+        (void)syscall(SYS_futex, &waiter->futex, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }

@@ -31,7 +31,7 @@
 
 struct mw_event_waiter {
     struct mw_event_waiter *next; /* guarded by the event count's lock */
-    _Atomic uint32_t futex;       /* 0: sleep, 1: woken */
+    _Atomic uint32_t futex;       /* down, woken or asleep; see event_count.c */
 };
 
 struct mw_event_count {
@@ -67,7 +67,8 @@ struct mw_event_key mw_event_count_prepare(struct mw_event_count *event_count);
 void mw_event_count_cancel(struct mw_event_count *event_count, struct mw_event_key key);
 
 /* Sleep until notified or until `deadline_ns` on mw_clock_ns (UINT64_MAX: never). Spins first for
- * `spin_ns` (at most MW_EVENT_COUNT_SPIN_NS_MAX, never on one CPU) when nobody else does. */
+ * `spin_ns` (at most MW_EVENT_COUNT_SPIN_NS_MAX, never on one CPU) when nobody else does. Whatever
+ * it returns, look for work once more before going away: a notifier may have counted on you. */
 enum mw_event_outcome mw_event_count_wait(struct mw_event_count *event_count,
                                           struct mw_event_key key, struct mw_event_waiter *waiter,
                                           uint64_t spin_ns, uint64_t deadline_ns);
@@ -80,8 +81,9 @@ void mw_event_count_notify_one(struct mw_event_count *event_count);
 void mw_event_count_notify_all(struct mw_event_count *event_count);
 
 /* Let notify_one wake nobody while `ceiling` or more of the workers are awake. A wake withheld is
- * safe only while an awake worker will look for work again before it sleeps, so at least 1.
- * UINT32_MAX (the default): no ceiling. */
+ * safe only while an awake worker will look for work again before it sleeps, so at least 1; and
+ * those that do not come by again soon (not started, blocked, pinned to other work) count as awake
+ * here, so `ceiling` must exceed their number. UINT32_MAX (the default): no ceiling. */
 void mw_event_count_set_ceiling(struct mw_event_count *event_count, uint32_t ceiling);
 
 /* How many have announced themselves. For inspection. */

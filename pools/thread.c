@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "census.h"
+#include "flow.h"
 #include "thread.h"
 
 #define NAME_BYTES_MAX 15
@@ -64,12 +66,16 @@ int mw_thread_start(struct mw_thread *thread, const struct mw_thread_options *op
     entry->arg = arg;
 
     atomic_fetch_add_explicit(&alive[options->kind], 1, memory_order_relaxed);
+    mw_census_starting();
     error = create(&thread->os, options->stack_bytes, entry);
     if (error != 0) {
+        mw_census_not_started();
         atomic_fetch_sub_explicit(&alive[options->kind], 1, memory_order_relaxed);
         free(entry);
+        return error;
     }
-    return error;
+    mw_flow_note(MW_FLOW_THREAD_START, mw_flow_current());
+    return 0;
 }
 
 void mw_thread_join(struct mw_thread *thread)
@@ -81,6 +87,7 @@ void mw_thread_adopt(enum mw_thread_kind kind)
 {
     assert((unsigned)kind < MW_THREAD_KINDS);
     current_kind = kind;
+    mw_census_enter(kind, false);
     if (kind != MW_THREAD_HOST) /* what the host calls its threads is its own affair */
         set_name(kind_names[kind]);
 }
@@ -128,9 +135,12 @@ static int create(pthread_t *thread, size_t stack_bytes, struct entry *entry)
         error = pthread_attr_setstacksize(&attributes, stack_bytes);
     }
     if (error == 0) {
+        uint64_t leaf = mw_flow_enter(0); /* our threads flow from nobody */
+
         block_signals(&before);
         error = pthread_create(thread, &attributes, run_entry, entry);
         must(pthread_sigmask(SIG_SETMASK, &before, NULL));
+        mw_flow_enter(leaf);
     }
     must(pthread_attr_destroy(&attributes));
     return -error;
@@ -142,10 +152,12 @@ static void *run_entry(void *arg)
 
     free(arg);
     current_kind = entry.kind;
+    mw_census_enter(entry.kind, true);
     set_name(entry.name);
     /* Linux keeps a nice value per thread. Where it may not be lowered, the thread runs anyway. */
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), entry.nice);
     entry.fn(entry.arg);
+    mw_census_leave();
     atomic_fetch_sub_explicit(&alive[entry.kind], 1, memory_order_relaxed);
     return NULL;
 }

@@ -38,6 +38,9 @@
 #define QUANTUM_LEAVES 16u
 #define QUANTUM_NS     (30 * MW_NS_PER_MS)
 
+/* What MW_LANE_YIELDING stands for; docs/measurements.md has the figures. */
+#define YIELDING_IS MW_LANE_IDLE
+
 /* What carries one loop. */
 struct slot {
     struct mw_lane *lane;     /* immutable */
@@ -294,7 +297,8 @@ static int options_fill(struct mw_lane_options *filled, const struct mw_lane_opt
         return -EINVAL;
     if ((filled->runner == MW_LANE_POOL) != (filled->pool != NULL))
         return -EINVAL;
-    if (filled->cap > MW_LANE_CAP_LIMIT || filled->nice < -1 || filled->nice > 19)
+    if (filled->cap > MW_LANE_CAP_LIMIT || filled->tenants_max > MW_LANE_TENANTS_LIMIT ||
+        filled->spin_us > MW_LANE_SPIN_US_MAX || filled->urgency > MW_LANE_EQUAL)
         return -EINVAL;
     if (filled->cap == 0)
         filled->cap = mw_cpus_effective();
@@ -306,10 +310,10 @@ static int options_fill(struct mw_lane_options *filled, const struct mw_lane_opt
         filled->stack_bytes = MW_LANE_STACK_BYTES_DEFAULT;
     if (filled->linger_ms == 0)
         filled->linger_ms = MW_LANE_LINGER_MS_DEFAULT;
-    if (filled->nice == 0)
-        filled->nice = MW_LANE_NICE_DEFAULT;
-    else if (filled->nice == -1)
-        filled->nice = 0;
+    if (filled->tenants_max == 0)
+        filled->tenants_max = 1;
+    if (filled->urgency == MW_LANE_YIELDING)
+        filled->urgency = YIELDING_IS;
     return 0;
 }
 
@@ -409,8 +413,10 @@ static struct slot *loop_reserve(struct mw_lane *lane)
 static int loop_launch(struct slot *slot)
 {
     const struct mw_lane_options *options = &slot->lane->options;
-    struct mw_thread_options thread_options = {
-        .kind = MW_THREAD_LANE, .stack_bytes = options->stack_bytes, .nice = options->nice};
+    struct mw_thread_options thread_options = {.kind = MW_THREAD_LANE,
+                                               .stack_bytes = options->stack_bytes,
+                                               .nice = options->urgency == MW_LANE_NICE_19 ? 19 : 0,
+                                               .idle = options->urgency == MW_LANE_IDLE};
     struct mw_thread thread; /* thread_main notes itself which thread it is */
     uint64_t leaf;
     int error;

@@ -1,6 +1,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,6 +22,7 @@ struct entry {
     char name[NAME_BYTES_MAX + 1];
     enum mw_thread_kind kind;
     int nice;
+    bool idle;
     void (*fn)(void *arg);
     void *arg;
 };
@@ -43,6 +45,7 @@ static int create(pthread_t *thread, size_t stack_bytes, struct entry *entry);
 static void *run_entry(void *arg);
 static void block_signals(sigset_t *before);
 static void set_name(const char *name);
+static void set_urgency(int nice, bool idle);
 static void must(int error);
 
 int mw_thread_start(struct mw_thread *thread, const struct mw_thread_options *options,
@@ -116,6 +119,7 @@ static struct entry *entry_new(const struct mw_thread_options *options)
         return NULL;
     entry->kind = options->kind;
     entry->nice = options->nice;
+    entry->idle = options->idle;
     return entry;
 }
 
@@ -154,8 +158,7 @@ static void *run_entry(void *arg)
     current_kind = entry.kind;
     mw_census_enter(entry.kind, true);
     set_name(entry.name);
-    /* Linux keeps a nice value per thread. Where it may not be lowered, the thread runs anyway. */
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), entry.nice);
+    set_urgency(entry.nice, entry.idle);
     entry.fn(entry.arg);
     mw_census_leave();
     atomic_fetch_sub_explicit(&alive[entry.kind], 1, memory_order_relaxed);
@@ -179,6 +182,16 @@ static void set_name(const char *name)
 {
     /* a name helps people; a sandbox that forbids it is no reason to stop */
     (void)pthread_setname_np(pthread_self(), name);
+}
+
+/* Linux keeps a policy and a nice value per thread. Where one may not be had, the thread runs
+ * anyway. The nice value comes first: to leave SCHED_IDLE the kernel asks whether it is allowed. */
+static void set_urgency(int nice, bool idle)
+{
+    const struct sched_param none = {0};
+
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), nice);
+    (void)sched_setscheduler(0, idle ? SCHED_IDLE : SCHED_OTHER, &none); /* 0: this thread */
 }
 
 static void must(int error)

@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 static int set_up(struct lane_side *lane, struct uv_side *uv)
 {
     const struct mw_lane_options options = {
-        .name = "bench", .cap = THREADS, .queue_max = JOBS, .nice = -1};
+        .name = "bench", .cap = THREADS, .queue_max = JOBS, .urgency = MW_LANE_EQUAL};
     int error;
 
     setenv("UV_THREADPOOL_SIZE", THREADS_TEXT, 1); /* read at libuv's first use */

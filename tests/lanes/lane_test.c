@@ -48,6 +48,7 @@ struct leaf {
     uint64_t flow_in_done;
     int answer; /* of what the leaf tried from inside */
     int nice;
+    int policy;
     size_t stack_bytes;
     sigset_t blocked;
     char thread_name[16];
@@ -157,6 +158,7 @@ static int look_around(struct mw_job *job)
 
     pthread_getname_np(pthread_self(), leaf->thread_name, sizeof leaf->thread_name);
     leaf->nice = getpriority(PRIO_PROCESS, (id_t)gettid());
+    leaf->policy = sched_getscheduler(0);
     pthread_sigmask(SIG_SETMASK, NULL, &leaf->blocked);
     pthread_getattr_np(pthread_self(), &attributes);
     pthread_attr_getstacksize(&attributes, &leaf->stack_bytes);
@@ -184,8 +186,9 @@ static void lane_refuses_bad_options(void **state)
     assert_int_equal(mw_pool_new(&pool, NULL), 0);
     const struct mw_lane_options bad[] = {
         {.cap = MW_LANE_CAP_LIMIT + 1},
-        {.nice = 20},
-        {.nice = -2},
+        {.tenants_max = MW_LANE_TENANTS_LIMIT + 1},
+        {.spin_us = MW_LANE_SPIN_US_MAX + 1},
+        {.urgency = (enum mw_lane_urgency)(MW_LANE_EQUAL + 1)},
         {.name = "a name of thirty-two bytes, which"},
         {.runner = MW_LANE_POOL},
         {.pool = pool},
@@ -211,7 +214,7 @@ static void lane_defaults_are_as_documented(void **state)
     leaf_init(&leaf, &scene, look_around);
     submit(&leaf);
     assert_true(counter_await(&scene.done, 1));
-    assert_int_equal(leaf.nice, MW_LANE_NICE_DEFAULT);
+    assert_int_equal(leaf.policy, SCHED_IDLE);
     assert_true(leaf.stack_bytes >= MW_LANE_STACK_BYTES_DEFAULT);
     scene_close(&scene);
 }
@@ -223,7 +226,7 @@ static void lane_thread_is_named_and_deaf_to_signals(void **state)
     struct leaf leaf;
 
     (void)state;
-    scene_open(&scene, &(struct mw_lane_options){.cap = 1, .nice = -1});
+    scene_open(&scene, &(struct mw_lane_options){.cap = 1, .urgency = MW_LANE_EQUAL});
     leaf_init(&leaf, &scene, look_around);
     submit(&leaf);
     assert_true(counter_await(&scene.done, 1));

@@ -52,21 +52,24 @@ int mw_audit_report(struct mw_audit *audit, const struct mw_registry *registry)
 const char *mw_audit_finding(const struct mw_audit *audit, char *text, size_t bytes)
 {
     if (audit->strayed > 0)
-        snprintf(text, bytes, "%llu leaves that compute ran on other threads than a lane's own",
+        snprintf(text, bytes,
+                 "leaves that compute and ran on other threads than a lane's own: %llu",
                  (unsigned long long)audit->strayed);
     else if (audit->wrong_expectations > 0)
-        snprintf(text, bytes, "%llu leaves did not run where they expected: the last on %s, not %s",
+        snprintf(text, bytes,
+                 "leaves that ran where they did not expect to: %llu, the last on %s "
+                 "instead of %s",
                  (unsigned long long)audit->wrong_expectations,
                  mw_thread_kind_name(audit->wrong_found),
                  mw_thread_kind_name(audit->wrong_expected));
     else if (audit->escapes > 0)
-        snprintf(text, bytes, "%llu items from under a leaf ran on pool workers",
+        snprintf(text, bytes, "items from under a leaf that ran on pool workers: %llu",
                  (unsigned long long)audit->escapes);
     else if (audit->thread_starts > 0)
-        snprintf(text, bytes, "%llu threads of ours were started under a leaf",
+        snprintf(text, bytes, "threads of ours that were started under a leaf: %llu",
                  (unsigned long long)audit->thread_starts);
     else if (audit->foreign_starts > 0)
-        snprintf(text, bytes, "%llu threads of others were started under a leaf",
+        snprintf(text, bytes, "threads of others that were started under a leaf: %llu",
                  (unsigned long long)audit->foreign_starts);
     else
         return heirs_finding(&audit->census, text, bytes);
@@ -88,10 +91,8 @@ static const char *heirs_finding(const struct mw_census *census, char *text, siz
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && census->starting == 0; i++) {
         if (census->heirs[kinds[i]] == 0)
             continue;
-        snprintf(text, bytes,
-                 "%u threads bear the name %s and are none of ours: one of those "
-                 "started them",
-                 census->heirs[kinds[i]], mw_thread_kind_name(kinds[i]));
+        snprintf(text, bytes, "threads of others that a %s thread started: %u",
+                 mw_thread_kind_name(kinds[i]), census->heirs[kinds[i]]);
         return text;
     }
     return NULL;

@@ -176,7 +176,6 @@ static int take_once(struct mw_census *census)
     mw_mutex_lock(&lock);
     left_before = left;
     mw_mutex_unlock(&lock);
-    census->starting = atomic_load_explicit(&starting, memory_order_relaxed);
     error = tasks_read(&tasks);
     if (error == 0)
         match(&tasks, left_before, census);
@@ -224,6 +223,8 @@ static void match(const struct tasks *tasks, uint64_t left_before, struct mw_cen
     unsigned strangers = 0;
 
     mw_mutex_lock(&lock);
+    /* One that was seen in /proc and is not recorded yet has not lowered it: see enter. */
+    census->starting = atomic_load_explicit(&starting, memory_order_relaxed);
     leavers_prune(tasks, left_before);
     for (unsigned i = 0; i < tasks->count; i++) {
         pid_t tid = tasks->tids[i];

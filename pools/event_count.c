@@ -1,16 +1,10 @@
-#include "event_count.h"
-
 #include <assert.h>
-#include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include <stddef.h>
 
 #include "clock.h"
 #include "cpus.h"
+#include "event_count.h"
+#include "futex.h"
 
 #define WAITER       UINT64_C(1)
 #define EPOCH        (UINT64_C(1) << 32)
@@ -31,7 +25,8 @@ static bool lie_down(struct mw_event_count *event_count, struct mw_event_key key
 static bool get_up(struct mw_event_count *event_count, struct mw_event_waiter *waiter);
 static bool is_woken(const struct mw_event_waiter *waiter);
 static bool sleep_until(struct mw_event_waiter *waiter, uint64_t deadline_ns);
-static void wake(struct mw_event_waiter *waiter);
+static _Atomic uint32_t *mark(struct mw_event_waiter *waiter);
+static void wake(_Atomic uint32_t *word);
 
 int mw_event_count_init(struct mw_event_count *event_count, uint32_t workers)
 {
@@ -86,13 +81,18 @@ enum mw_event_outcome mw_event_count_wait(struct mw_event_count *event_count,
 
 void mw_event_count_notify_one(struct mw_event_count *event_count)
 {
+    wake(mw_event_count_choose_one(event_count));
+}
+
+_Atomic uint32_t *mw_event_count_choose_one(struct mw_event_count *event_count)
+{
     struct mw_event_waiter *waiter;
     uint32_t waiters;
 
     atomic_thread_fence(memory_order_seq_cst); /* partner: the fence in prepare */
     waiters = mw_event_count_waiters(event_count);
     if (waiters == 0 || is_gated(event_count, waiters))
-        return;
+        return NULL;
     mw_mutex_lock(&event_count->lock);
     waiter = event_count->sleepers;
     if (waiter != NULL)
@@ -102,8 +102,7 @@ void mw_event_count_notify_one(struct mw_event_count *event_count)
     atomic_fetch_add_explicit(&event_count->state, waiter != NULL ? EPOCH - WAITER : EPOCH,
                               memory_order_release);
     mw_mutex_unlock(&event_count->lock);
-    if (waiter != NULL)
-        wake(waiter);
+    return waiter != NULL ? mark(waiter) : NULL;
 }
 
 void mw_event_count_notify_all(struct mw_event_count *event_count)
@@ -124,7 +123,7 @@ void mw_event_count_notify_all(struct mw_event_count *event_count)
     while (waiter != NULL) {
         struct mw_event_waiter *next = waiter->next; /* gone once it is awake */
 
-        wake(waiter);
+        wake(mark(waiter));
         waiter = next;
     }
 }
@@ -181,9 +180,7 @@ static void spin(struct mw_event_count *event_count, const struct mw_event_waite
     until_ns = mw_clock_ns() + spin_ns;
     do {
         for (int i = 0; i < 32 && !woken; i++) {
-#if defined(__x86_64__) || defined(__i386__)
-            __builtin_ia32_pause();
-#endif
+            mw_cpu_relax();
             woken = is_woken(waiter);
         }
     } while (!woken && mw_clock_ns() < until_ns);
@@ -238,9 +235,6 @@ static bool is_woken(const struct mw_event_waiter *waiter)
 /* Returns false when the time is up. */
 static bool sleep_until(struct mw_event_waiter *waiter, uint64_t deadline_ns)
 {
-    struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / MW_NS_PER_S),
-                                .tv_nsec = (long)(deadline_ns % MW_NS_PER_S)};
-    struct timespec *until = deadline_ns == UINT64_MAX ? NULL : &deadline;
     uint32_t down = DOWN;
 
     /* relaxed: says only that a system call is needed; is_woken orders what comes after */
@@ -248,17 +242,21 @@ static bool sleep_until(struct mw_event_waiter *waiter, uint64_t deadline_ns)
                                                  memory_order_relaxed, memory_order_relaxed) &&
         down == WOKEN)
         return true;
-    /* FUTEX_WAIT_BITSET takes an absolute time on the monotonic clock. */
-    return syscall(SYS_futex, &waiter->futex, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP, until, NULL,
-                   FUTEX_BITSET_MATCH_ANY) == 0 ||
-           errno != ETIMEDOUT;
+    return mw_futex_wait(&waiter->futex, ASLEEP, deadline_ns);
 }
 
-/* The waiter may be gone as soon as its futex says woken; waking an address that nobody sleeps on
- * any more harms nobody. */
-static void wake(struct mw_event_waiter *waiter)
+/* Let the waiter go; it may be gone as soon as its futex says woken. Returns the word on which it
+ * sleeps, NULL if it does not sleep yet. */
+static _Atomic uint32_t *mark(struct mw_event_waiter *waiter)
 {
+    _Atomic uint32_t *word = &waiter->futex;
+
     /* release: partner of the acquire in is_woken */
-    if (atomic_exchange_explicit(&waiter->futex, WOKEN, memory_order_release) == ASLEEP)
-        (void)syscall(SYS_futex, &waiter->futex, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    return atomic_exchange_explicit(word, WOKEN, memory_order_release) == ASLEEP ? word : NULL;
+}
+
+static void wake(_Atomic uint32_t *word)
+{
+    if (word != NULL)
+        mw_futex_wake(word, 1);
 }

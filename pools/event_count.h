@@ -77,6 +77,11 @@ enum mw_event_outcome mw_event_count_wait(struct mw_event_count *event_count,
  * awake. Publish the work before this. */
 void mw_event_count_notify_one(struct mw_event_count *event_count);
 
+/* The first half of notify_one, for a notifier that holds a lock which the waiter will want: choose
+ * the waiter, and mark it as woken. Returns the word to hand to mw_futex_wake once that lock is
+ * free, or NULL when nobody sleeps. */
+_Atomic uint32_t *mw_event_count_choose_one(struct mw_event_count *event_count);
+
 /* Wake everyone; never gated. For close, cancel, error and the end of work. */
 void mw_event_count_notify_all(struct mw_event_count *event_count);
 

@@ -9,7 +9,12 @@ static _Atomic uint64_t newest_id;
 static _Atomic uint64_t counts[MW_FLOW_EVENTS];
 static _Atomic uint64_t newest_leaf[MW_FLOW_EVENTS];
 
+/* Each thread takes ids by the block, so that threads do not contend for them. */
+#define BLOCK 64
+
 static _Thread_local uint64_t current;
+static _Thread_local uint64_t next_id;
+static _Thread_local unsigned ids_left;
 
 uint64_t mw_flow_current(void)
 {
@@ -18,7 +23,12 @@ uint64_t mw_flow_current(void)
 
 uint64_t mw_flow_next(void)
 {
-    return atomic_fetch_add_explicit(&newest_id, 1, memory_order_relaxed) + 1;
+    if (ids_left == 0) {
+        next_id = atomic_fetch_add_explicit(&newest_id, BLOCK, memory_order_relaxed) + 1;
+        ids_left = BLOCK;
+    }
+    ids_left--;
+    return next_id++;
 }
 
 uint64_t mw_flow_enter(uint64_t leaf)

@@ -4,3 +4,9 @@ foreach(name lane lane_stress)
   set_target_properties(lanes_${name}_test PROPERTIES ENABLE_EXPORTS ON)
 endforeach()
 mw_test(negative lane_off_pool LINK millwright SOURCES pools/support.c)
+
+# Names, and the leak audit: without what stands in front of pthread_create, and with it.
+mw_test(lanes registry LINK millwright SOURCES pools/support.c)
+mw_test(lanes audit LINK millwright SOURCES pools/support.c)
+mw_test(lanes audit_starts LINK millwright-audit millwright SOURCES pools/support.c)
+target_link_options(lanes_audit_starts_test PRIVATE LINKER:--no-as-needed)

@@ -249,6 +249,8 @@ class DiagnosticSink : public clang::DiagnosticConsumer
 
         mw_place place(SourceLocation where) const;
         bool span(CharSourceRange range, mw_place &begin, mw_place &end, bool expand = false) const;
+        void cover(llvm::ArrayRef<CharSourceRange> ranges, mw_diagnostic &out) const;
+        std::vector<mw_fixit> fixits(const clang::Diagnostic &info, const char *file) const;
         std::string line() const;
     };
 
@@ -284,6 +286,36 @@ bool DiagnosticSink::Text::span(CharSourceRange range, mw_place &begin, mw_place
     return begin.byte_offset <= end.byte_offset;
 }
 
+/* Make begin..end of `out` the smallest stretch that covers every range. */
+void DiagnosticSink::Text::cover(llvm::ArrayRef<CharSourceRange> ranges, mw_diagnostic &out) const
+{
+    bool first = true;
+    mw_place begin, end;
+    for (CharSourceRange range : ranges) {
+        if (!span(range, begin, end, /*expand=*/true))
+            continue;
+        if (first || begin.byte_offset < out.begin.byte_offset)
+            out.begin = begin;
+        if (first || end.byte_offset > out.end.byte_offset)
+            out.end = end;
+        first = false;
+    }
+}
+
+/* All fix-its or none: a part of a fix may not be applied. */
+std::vector<mw_fixit> DiagnosticSink::Text::fixits(const clang::Diagnostic &info,
+                                                   const char *file) const
+{
+    std::vector<mw_fixit> all;
+    mw_place begin, end;
+    for (const clang::FixItHint &hint : info.getFixItHints()) {
+        if (!span(hint.RemoveRange, begin, end))
+            return {};
+        all.push_back({file, begin, end, hint.CodeToInsert.c_str()});
+    }
+    return all;
+}
+
 std::string DiagnosticSink::Text::line() const
 {
     auto [file, offset] = sources.getDecomposedLoc(at);
@@ -316,25 +348,9 @@ void DiagnosticSink::deliver(DiagnosticsEngine::Level level, StringRef message, 
         file = presumed.isValid() ? presumed.getFilename() : "";
         line = text->line();
         out.at = out.begin = out.end = text->place(text->at);
-        mw_place begin, end;
-        bool first = true; /* the smallest stretch that covers every range */
-        for (CharSourceRange range : ranges) {
-            if (!text->span(range, begin, end, /*expand=*/true))
-                continue;
-            if (first || begin.byte_offset < out.begin.byte_offset)
-                out.begin = begin;
-            if (first || end.byte_offset > out.end.byte_offset)
-                out.end = end;
-            first = false;
-        }
-        for (unsigned i = 0; info && i < info->getNumFixItHints(); i++) {
-            const clang::FixItHint &hint = info->getFixItHint(i);
-            if (!text->span(hint.RemoveRange, begin, end)) {
-                fixits.clear(); /* all of them or none: a part may not be applied */
-                break;
-            }
-            fixits.push_back({file.c_str(), begin, end, hint.CodeToInsert.c_str()});
-        }
+        text->cover(ranges, out);
+        if (info)
+            fixits = text->fixits(*info, file.c_str());
     }
     out.severity = static_cast<mw_severity>(level - DiagnosticsEngine::Note);
     out.file = file.c_str();
@@ -376,7 +392,9 @@ class BoundedStream : public llvm::raw_pwrite_stream
         }
         if (kept.data && kept.bytes + more <= kept.capacity)
             return true;
-        size_t capacity = std::max<size_t>({4096, 2 * kept.capacity, kept.bytes + more});
+        size_t capacity =
+            std::max<uint64_t>(4096, std::min<uint64_t>(2 * kept.capacity, kept.bytes_max));
+        capacity = std::max(capacity, kept.bytes + more);
         auto *data = static_cast<char *>(realloc(kept.data, capacity));
         if (!data) {
             kept.error = -ENOMEM;

@@ -300,7 +300,7 @@ static char *line_take(CXTranslationUnit unit, CXFile file, size_t offset)
     return strndup(text + begin, end - begin);
 }
 
-/* Hand over `out`, to which the strings of fix-its are added here. */
+/* Add `out` with the fix-its, which are there for the time of the call, to `list`. */
 static int deliver(CXTranslationUnit unit, CXDiagnostic diagnostic, CXFile file,
                    struct mw_diagnostic *out, struct mw_diagnostics *list)
 {
@@ -323,6 +323,8 @@ static int deliver(CXTranslationUnit unit, CXDiagnostic diagnostic, CXFile file,
     out->fixits = fixits;
     out->fixit_count = whole ? taken : 0; /* a part of a fix may not be applied */
     rc = mw_diagnostics_add(list, out);
+    out->fixits = NULL;
+    out->fixit_count = 0;
     while (taken > 0)
         clang_disposeString(texts[--taken]);
     return rc;

@@ -108,15 +108,15 @@ static int note_add(struct mw_diagnostics *list, const struct mw_diagnostic *not
         return 0;
     }
     owner = &list->items[list->count - 1];
-    notes = (struct mw_diagnostic *)owner->notes;
     if ((owner->note_count & (owner->note_count - 1)) == 0) { /* full at each power of two */
         size_t capacity = owner->note_count ? 2 * owner->note_count : 1;
 
-        notes = realloc(notes, capacity * sizeof(notes[0]));
+        notes = realloc((void *)owner->notes, capacity * sizeof(notes[0]));
         if (!notes)
             return -ENOMEM;
         owner->notes = notes;
     }
+    notes = (struct mw_diagnostic *)owner->notes;
     rc = diagnostic_copy(&notes[owner->note_count], note, &list->dropped);
     if (rc == 0)
         owner->note_count++;

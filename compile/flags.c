@@ -54,7 +54,7 @@ static const struct kind *kind_find(const char *values);
 int mw_flag_check(const char *const *args, size_t count, bool read_disk, char **canonical,
                   struct mw_refusal *refusal)
 {
-    const char *arg = args[0], *value = NULL;
+    const char *arg = args[0], *value = arg;
     const struct rule *rule = rule_find(arg, &value);
     char shown[sizeof refusal->subject];
     size_t name_bytes;
@@ -133,16 +133,18 @@ static size_t rule_match(const struct rule *rule, const char *arg, const char **
  * there or not. */
 static const char *name_skip(const char *name, const char *arg)
 {
-    while (*name != '\0') {
+    size_t at = 0;
+
+    for (; *name != '\0'; name++) {
         if (*name == '[') {
-            name += strlen("[no-]");
-            if (strncmp(arg, "no-", 3) == 0)
-                arg += 3;
-        } else if (*name++ != *arg++) {
+            name += strlen("[no-]") - 1;
+            if (strncmp(arg + at, "no-", 3) == 0)
+                at += 3;
+        } else if (arg[at++] != *name) {
             return NULL;
         }
     }
-    return arg;
+    return arg + at;
 }
 
 static int value_check(const struct rule *rule, const char *value, bool read_disk,

@@ -52,13 +52,13 @@ static const char *const sql[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
-    [FIND] = "SELECT id, kind, meta_bytes, artifact_bytes, checksum, meta, artifact"
-             " FROM entry LEFT JOIN content USING (id) WHERE key = ?1",
+    [FIND] = ("SELECT id, kind, meta_bytes, artifact_bytes, checksum, meta, artifact"
+              " FROM entry LEFT JOIN content USING (id) WHERE key = ?1"),
     [EXISTS] = "SELECT 1 FROM entry WHERE key = ?1",
     [TICK] = "UPDATE total SET clock = clock + 1 RETURNING clock",
-    [INSERT_ENTRY] = "INSERT OR IGNORE INTO entry"
-                     " (id, used, key, kind, meta_bytes, artifact_bytes, stored_bytes, checksum)"
-                     " VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [INSERT_ENTRY] = ("INSERT OR IGNORE INTO entry"
+                      " (id, used, key, kind, meta_bytes, artifact_bytes, stored_bytes, checksum)"
+                      " VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
     [INSERT_CONTENT] = "INSERT INTO content (id, meta, artifact) VALUES (?1, ?2, ?3)",
     [TOUCH] = "UPDATE entry SET used = ?2 WHERE id = ?1",
     [EVICT] = "DELETE FROM entry WHERE id = (SELECT id FROM entry ORDER BY used LIMIT 1)",

@@ -30,7 +30,7 @@ static const struct mw_setting serve_table[] = {
     {"lane-cap", 0, MW_SETTING_NUMBER, AT(lane_cap), 1, 1024, NULL, "N",
      "compiles at once (the effective CPUs)"},
     {"lane-queue", 0, MW_SETTING_NUMBER, AT(lane_queue), 1, 1000000, NULL, "N",
-     "jobs that may wait on each lane (1024)"},
+     "compiles that may wait for the CPU lane (1024)"},
     {"pool-min", 0, MW_SETTING_NUMBER, AT(pool_min), 1, 1024, NULL, "N",
      "shared pool workers that stay (the effective CPUs)"},
     {"pool-max", 0, MW_SETTING_NUMBER, AT(pool_max), 2, 1024, NULL, "N",

@@ -15,7 +15,7 @@
 
 #define SWEEP_MS                1000u
 #define CONNECTION_MEMORY_BYTES ((size_t)128 << 10)
-#define STALL_S                 60u /* a client that takes nothing of its answer for so long is cut off */
+#define STALL_S                 60u /* a client that takes none of its answer is cut off then */
 #define STATUS_CLIENT_GONE      499 /* never seen by anyone; nginx's number for it */
 
 struct connection {

@@ -10,7 +10,7 @@
  * Threads:    the loop's thread, for everything.
  * Bounds:     connections_max connections; body_bytes_max for one body, body_bytes_total_max for
  *             all that are held; read_ms from the end of one request to the last byte of the next
- *             (a byte drip cannot hold a connection). */
+ *             (a byte drip cannot hold a connection); 60 s while nothing of an answer is taken. */
 #ifndef MW_SERVICE_HTTP_H
 #define MW_SERVICE_HTTP_H
 
@@ -75,7 +75,8 @@ unsigned mw_http_requests(const struct mw_http *http);
  * is freed when the loop has turned. NULL is fine. */
 void mw_http_free(struct mw_http *http);
 
-/* The body, for the caller to free(); it can be taken once. */
+/* The body, for the caller to free(); it can be taken once. It counts to body_bytes_total_max until
+ * the request ends, since what is made of it is as large. */
 char *mw_http_request_take_body(struct mw_http_request *request, size_t *bytes);
 const char *mw_http_request_query(const struct mw_http_request *request, const char *name);
 const char *mw_http_request_header(const struct mw_http_request *request, const char *name);

@@ -4,7 +4,9 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,6 +18,7 @@
 static int open_unix(struct mw_listener *listener, const char *path, char *why, size_t why_bytes);
 static int open_tcp(struct mw_listener *listener, const char *text, char *why, size_t why_bytes);
 static int resolve(const char *text, struct addrinfo **found, char *why, size_t why_bytes);
+static bool is_port(const char *text);
 static bool is_loopback(const struct sockaddr *address);
 static bool is_stale(const struct sockaddr_un *address);
 static bool is_socket(const char *path);
@@ -108,7 +111,13 @@ static int open_tcp(struct mw_listener *listener, const char *text, char *why, s
         return fd;
     }
     listener->fd = fd;
-    return describe_tcp(listener);
+    error = describe_tcp(listener);
+    if (error) {
+        snprintf(why, why_bytes, "cannot tell the address of %s: %s", text, strerror(-error));
+        close(fd);
+        listener->fd = -1;
+    }
+    return error;
 }
 
 static int resolve(const char *text, struct addrinfo **found, char *why, size_t why_bytes)
@@ -117,7 +126,7 @@ static int resolve(const char *text, struct addrinfo **found, char *why, size_t 
     const char *colon = strrchr(text, ':');
     size_t length = colon ? (size_t)(colon - text) : 0;
     snprintf(why, why_bytes, "'%.200s' must be 127.0.0.1:PORT, [::1]:PORT or unix:PATH", text);
-    if (!colon || length == 0 || length >= sizeof host || colon[1] == '\0')
+    if (!colon || length == 0 || length >= sizeof host || !is_port(colon + 1))
         return -EINVAL;
     memcpy(host, text, length);
     host[length] = '\0';
@@ -133,6 +142,13 @@ static int resolve(const char *text, struct addrinfo **found, char *why, size_t 
         .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, /* never ask a name server */
     };
     return getaddrinfo(name, colon + 1, &hints, found) == 0 ? 0 : -EINVAL;
+}
+
+/* getaddrinfo would take 99999 and wrap it round. */
+static bool is_port(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits >= 1 && digits <= 5 && text[digits] == '\0' && atoi(text) <= UINT16_MAX;
 }
 
 static bool is_loopback(const struct sockaddr *address)

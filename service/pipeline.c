@@ -17,6 +17,7 @@
 
 /* Why an artifact has no URL, where the reason is not the compile's own. */
 #define NOT_KEPT_STORE "the store could not keep it"
+#define NOT_KEPT_MOVED "a system header changed while it was compiled"
 
 enum ticket_state {
     TICKET_PREFIX, /* its own step is out: parse, check, key */
@@ -102,6 +103,7 @@ static void flight_land(struct mw_flight *flight);
 static void flight_fail(struct mw_flight *flight, const struct mw_problem *problem);
 static void flight_free_if_empty(struct mw_flight *flight);
 static struct mw_flight **bucket_of(struct mw_pipeline *pipeline, const struct mw_key *key);
+static bool key_moved(const struct mw_flight *flight);
 static void lane_refused(struct mw_problem *problem, struct mw_lane *lane, const char *name,
                          int error);
 static json_t *answer_json(const struct mw_ticket *ticket, const struct mw_flight *flight);
@@ -355,6 +357,10 @@ static int work_keep(struct mw_step *step)
     flight->not_kept = result->not_storable;
     if (!result->ok || result->not_storable)
         return 0;
+    if (key_moved(flight)) {
+        flight->not_kept = NOT_KEPT_MOVED;
+        return 0;
+    }
     flight->store_error =
         mw_store_put(flight->pipeline->parts.store, &flight->submission->key, &flight->entry);
     flight->stored = flight->store_error == 0;
@@ -379,6 +385,17 @@ static void after_keep(struct mw_step *step, int status)
                flight->submission->key.text, mw_strerror(flight->store_error));
     }
     flight_land(flight);
+}
+
+/* Whether a system header changed since the key was made: then nobody knows which one the leaf
+ * has read. */
+static bool key_moved(const struct mw_flight *flight)
+{
+    const struct mw_submission *submission = flight->submission;
+    struct mw_key now;
+    return mw_key_compute(&now, flight->pipeline->parts.toolchain, submission->options,
+                          &submission->request) != 0 ||
+           strcmp(now.text, submission->key.text) != 0;
 }
 
 static int work_render(struct mw_step *step)

@@ -1,11 +1,13 @@
 /* serve.c - `millwright serve`: settings, signals, and the loop. */
 #include <errno.h>
+#include <millwright/cpus.h>
 #include <millwright/error.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "engine.h"
@@ -15,14 +17,23 @@
 /* Exit status of a process that a signal ended, as a shell shows it. */
 #define STATUS_OF_SIGNAL(number) (128 + (number))
 
+/* Descriptors that are not connections: the store's, the loop's, and for each leaf what it reads.
+ */
+#define FILES_OF_SERVICE  128u
+#define FILES_OF_ONE_LEAF 4u
+
+static const int signals_watched[] = {SIGTERM, SIGINT};
+#define SIGNALS (sizeof signals_watched / sizeof signals_watched[0])
+
 struct server {
     uv_loop_t loop;
-    uv_signal_t signals[2]; /* SIGTERM, SIGINT */
+    uv_signal_t signals[SIGNALS];
     struct mw_service *service;
     bool stopping;
 };
 
 static int read_settings(struct mw_serve_settings *values, int argc, char **argv);
+static int fit_to_file_limit(struct mw_serve_settings *values);
 static int run(const struct mw_serve_settings *values);
 static void watch_signals(struct server *server);
 static void on_signal(uv_signal_t *signal, int number);
@@ -37,6 +48,8 @@ int mw_command_serve(int argc, char **argv)
         mw_help_command(mw_command_find("serve"), stdout);
         return MW_EXIT_OK;
     }
+    if (fit_to_file_limit(&values) != 0)
+        return MW_EXIT_FAILED;
     return run(&values);
 }
 
@@ -60,14 +73,47 @@ static int read_settings(struct mw_serve_settings *values, int argc, char **argv
     return error ? error : mw_settings_argv(&settings, argc, argv) < 0 ? -EINVAL : 0;
 }
 
+/* A compile that finds no descriptor for a header would call it missing, so connections must never
+ * take the last one. */
+static int fit_to_file_limit(struct mw_serve_settings *values)
+{
+    struct rlimit limit;
+    unsigned lane_cap = values->lane_cap ? values->lane_cap : mw_cpus_effective();
+    rlim_t others = FILES_OF_SERVICE + FILES_OF_ONE_LEAF * (lane_cap + values->pool_max);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0; /* the kernel knows no such limit */
+    struct rlimit raised = {.rlim_cur = others + values->connections_max,
+                            .rlim_max = limit.rlim_max};
+    if (raised.rlim_cur > raised.rlim_max)
+        raised.rlim_cur = raised.rlim_max;
+    if (limit.rlim_cur < raised.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0)
+        limit = raised;
+    if (limit.rlim_cur <= others) {
+        fprintf(stderr,
+                "millwright serve: only %llu files may be open and more than %llu are needed; "
+                "raise the limit (ulimit -n)\n",
+                (unsigned long long)limit.rlim_cur, (unsigned long long)others);
+        return -EMFILE;
+    }
+    if (values->connections_max > limit.rlim_cur - others) {
+        values->connections_max = (unsigned)(limit.rlim_cur - others);
+        mw_log("only %llu files may be open: connections-max is lowered to %u",
+               (unsigned long long)limit.rlim_cur, values->connections_max);
+    }
+    return 0;
+}
+
 static int run(const struct mw_serve_settings *values)
 {
     char why[1200] = "out of memory";
     struct server server = {0};
     signal(SIGPIPE, SIG_IGN);
     int error = uv_loop_init(&server.loop);
-    if (!error)
+    if (!error) {
         error = mw_service_new(&server.service, &server.loop, values, why, sizeof why);
+        if (error)
+            (void)uv_loop_close(&server.loop);
+    }
     if (error) {
         fprintf(stderr, "millwright serve: %s\n", why);
         return MW_EXIT_FAILED;
@@ -77,18 +123,20 @@ static int run(const struct mw_serve_settings *values)
     fflush(stdout);
     uv_run(&server.loop, UV_RUN_DEFAULT);
     mw_service_free(server.service);
-    uv_loop_close(&server.loop);
+    for (size_t i = 0; i < SIGNALS; i++)
+        uv_close((uv_handle_t *)&server.signals[i], NULL);
+    uv_run(&server.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&server.loop);
     mw_log("stopped; every request was answered");
     return MW_EXIT_OK;
 }
 
 static void watch_signals(struct server *server)
 {
-    static const int numbers[] = {SIGTERM, SIGINT};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < SIGNALS; i++) {
         uv_signal_init(&server->loop, &server->signals[i]);
         server->signals[i].data = server;
-        uv_signal_start(&server->signals[i], on_signal, numbers[i]);
+        uv_signal_start(&server->signals[i], on_signal, signals_watched[i]);
         /* A watched signal alone must not keep the loop alive. */
         uv_unref((uv_handle_t *)&server->signals[i]);
     }

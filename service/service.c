@@ -14,7 +14,11 @@
 #include "service_internal.h"
 
 #define DRAIN_LOOK_MS 10u
-#define CENSUS_MS     5000u
+/* A connection has one IO leaf at most, so the IO pools never refuse: what was admitted, and above
+ * all what was compiled, goes on to its answer. The spare is for what has no connection: results
+ * whose clients left, and the housekeeping. */
+#define IO_QUEUE_SPARE 64u
+#define CENSUS_MS      5000u
 
 static int default_data_dir(char *directory, size_t bytes);
 static int open_pools(struct mw_service *service, char *why, size_t why_bytes);
@@ -134,7 +138,7 @@ static int open_pools(struct mw_service *service, char *why, size_t why_bytes)
                                     .runner = MW_LANE_POOL,
                                     .pool = service->pool,
                                     .cap = settings->files_cap,
-                                    .queue_max = settings->lane_queue};
+                                    .queue_max = settings->connections_max + IO_QUEUE_SPARE};
     struct mw_lane_options store = files;
     store.name = "store";
     store.cap = settings->store_cap;

@@ -4,7 +4,7 @@ foreach(name request flags options)
 endforeach()
 target_compile_definitions(compile_flags_test PRIVATE MW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 foreach(name toolchain key store)
-  mw_test(compile ${name} LINK millwright-compile SOURCES compile/folder.c)
+  mw_test(compile ${name} LINK millwright-compile SOURCES compile/folder.c TIMEOUT 300)
   target_include_directories(compile_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
 endforeach()
 

@@ -4,7 +4,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,6 +37,19 @@ char *folder_path(const struct folder *folder, const char *name)
     return path;
 }
 
+FILE *folder_open(const struct folder *folder, const char *name, const char *mode)
+{
+    char *path = folder_path(folder, name);
+    FILE *file = fopen(path, mode);
+
+    if (!file) {
+        fail_msg("cannot open '%s'", path);
+        abort(); /* not reached: fail_msg leaves the test */
+    }
+    free(path);
+    return file;
+}
+
 void folder_mkdir(const struct folder *folder, const char *name)
 {
     char *path = folder_path(folder, name);
@@ -48,13 +60,10 @@ void folder_mkdir(const struct folder *folder, const char *name)
 
 void folder_write(const struct folder *folder, const char *name, const char *text)
 {
-    char *path = folder_path(folder, name);
-    FILE *file = fopen(path, "w");
+    FILE *file = folder_open(folder, name, "w");
 
-    assert_non_null(file);
     assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
-    free(path);
 }
 
 void folder_rename(const struct folder *folder, const char *from, const char *to)

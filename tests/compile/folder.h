@@ -5,6 +5,7 @@
 #define MILLWRIGHT_TESTS_FOLDER_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 struct folder {
     char path[64]; /* absolute */
@@ -15,6 +16,9 @@ void folder_remove(struct folder *folder);
 
 /* "PATH/name", malloc'ed. */
 char *folder_path(const struct folder *folder, const char *name);
+
+/* fopen; never NULL. */
+FILE *folder_open(const struct folder *folder, const char *name, const char *mode);
 
 void folder_mkdir(const struct folder *folder, const char *name);
 void folder_write(const struct folder *folder, const char *name, const char *text);

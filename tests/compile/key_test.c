@@ -202,13 +202,10 @@ static void language_that_the_ending_says(struct inputs *inputs)
 
 static void header_that_is_read(struct inputs *inputs)
 {
-    char *path = folder_path(&inputs->folder, "stdio.h");
-    FILE *file = fopen(path, "r");
+    FILE *file = folder_open(&inputs->folder, "stdio.h", "r");
 
-    assert_non_null(file);
     assert_int_equal(fgetc(file), 'i');
     assert_int_equal(fclose(file), 0);
-    free(path);
 }
 
 struct change {

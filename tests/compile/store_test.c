@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -23,15 +24,17 @@
 
 #include "folder.h"
 
-#define KIB           ((size_t)1 << 10)
-#define MIB           ((size_t)1 << 20)
-#define PROCESSES     3
-#define OPEN_ROUNDS   20
-#define SHARED_KEYS   60u
-#define KILL_ROUNDS   30
-#define THREADS       16 /* twice the connections */
-#define THREAD_ROUNDS 60u
-#define THREAD_KEYS   25u
+#define KIB             ((size_t)1 << 10)
+#define MIB             ((size_t)1 << 20)
+#define PROCESSES       3
+#define OPEN_ROUNDS     20
+#define FIRST_PROCESSES 4
+#define FIRST_ROUNDS    100
+#define SHARED_KEYS     60u
+#define KILL_ROUNDS     30
+#define THREADS         16 /* twice the connections */
+#define THREAD_ROUNDS   60u
+#define THREAD_KEYS     25u
 
 /* --- contents that can be told from their number --- */
 
@@ -480,14 +483,12 @@ static void a_damaged_entry_fails_once_and_is_gone(void **state)
 
 static char *slurp(const struct folder *folder, const char *name, size_t *bytes)
 {
-    char *path = folder_path(folder, name), *data = malloc(MIB);
-    FILE *file = fopen(path, "rb");
+    FILE *file = folder_open(folder, name, "rb");
+    char *data = malloc(MIB);
 
     assert_non_null(data);
-    assert_non_null(file);
     *bytes = fread(data, 1, MIB, file);
     assert_int_equal(fclose(file), 0);
-    free(path);
     return data;
 }
 
@@ -642,6 +643,75 @@ static void several_processes_share_a_store(void **state)
         file_check(&folder);
         folder_remove(&folder);
     }
+}
+
+static int child_open(const struct folder *folder, int gate)
+{
+    struct mw_store *store = NULL;
+    char byte;
+
+    CHILD_CHECK(read(gate, &byte, 1) == 0); /* until the parent lets all go */
+    CHILD_CHECK(mw_store_open(&store, folder->path, NULL) == 0);
+    mw_store_close(store);
+    return 0;
+}
+
+/* Broken by processes that judge or make a new file while another one makes it. */
+static void several_processes_may_be_the_first(void **state)
+{
+    (void)state;
+    for (int round = 0; round < FIRST_ROUNDS; round++) {
+        pid_t pids[FIRST_PROCESSES];
+        struct folder folder;
+        int ends[2];
+
+        folder_make(&folder);
+        assert_int_equal(pipe(ends), 0);
+        for (int i = 0; i < FIRST_PROCESSES; i++) {
+            pids[i] = fork();
+            assert_true(pids[i] >= 0);
+            if (pids[i] == 0) {
+                (void)close(ends[1]);
+                _exit(child_open(&folder, ends[0]));
+            }
+        }
+        assert_int_equal(close(ends[1]), 0);
+        for (int i = 0; i < FIRST_PROCESSES; i++)
+            expect_exit(pids[i], 0);
+        assert_int_equal(close(ends[0]), 0);
+        file_check(&folder);
+        folder_remove(&folder);
+    }
+}
+
+static void *open_and_close(void *folder)
+{
+    struct mw_store *store = NULL;
+    int error = mw_store_open(&store, ((const struct folder *)folder)->path, NULL);
+
+    mw_store_close(store);
+    return (void *)(intptr_t)error;
+}
+
+/* Broken by a switch to write-ahead logging that fails at once when somebody writes the file. */
+static void opening_waits_for_who_is_at_the_file(void **state)
+{
+    static const struct timespec meanwhile = {.tv_nsec = 100000000};
+    char *path = folder_path(*state, "store.db");
+    pthread_t opener;
+    sqlite3 *writer;
+    void *error;
+
+    mw_store_close(open_store(*state, 0));
+    (void)sql(*state, "PRAGMA journal_mode = DELETE");
+    assert_int_equal(sqlite3_open(path, &writer), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(writer, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(pthread_create(&opener, NULL, open_and_close, *state), 0);
+    (void)nanosleep(&meanwhile, NULL); /* without it this passes too, but may show nothing */
+    assert_int_equal(sqlite3_close(writer), SQLITE_OK);
+    assert_int_equal(pthread_join(opener, &error), 0);
+    assert_null(error);
+    free(path);
 }
 
 static size_t killed_bytes(unsigned n)
@@ -815,6 +885,8 @@ int main(void)
         IN_FOLDER(the_directory_is_made_for_its_owner_only),
         IN_FOLDER(a_directory_that_cannot_be_is_refused),
         cmocka_unit_test(several_processes_share_a_store),
+        cmocka_unit_test(several_processes_may_be_the_first),
+        IN_FOLDER(opening_waits_for_who_is_at_the_file),
         IN_FOLDER(a_killed_process_loses_nothing_that_it_reported),
         IN_FOLDER(more_threads_than_connections_take_turns),
         IN_FOLDER(a_put_that_the_disk_refuses_leaves_the_rest),

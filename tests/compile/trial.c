@@ -68,7 +68,7 @@ static void prepare(struct prepared *prepared, const struct trial *trial)
 int trial_emit(const struct mw_toolchain *toolchain, const struct trial *trial,
                struct mw_compile_result *result)
 {
-    struct prepared prepared;
+    struct prepared prepared = {0};
     int rc;
 
     prepare(&prepared, trial);
@@ -80,7 +80,7 @@ int trial_emit(const struct mw_toolchain *toolchain, const struct trial *trial,
 int trial_diagnose(const struct mw_toolchain *toolchain, const struct trial *trial,
                    bool errors_only, struct mw_compile_result *result)
 {
-    struct prepared prepared;
+    struct prepared prepared = {0};
     int rc;
 
     *result = (struct mw_compile_result){0};

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -179,13 +180,15 @@ const char *what_is_wrong(struct room *room)
 {
     static unsigned count;
     char symbol[32], source[96];
+    siginfo_t ended = {0};
     struct reply reply;
     json_t *body, *json;
     struct bytes object;
     char *text;
     bool found;
 
-    if (kill(room->server.pid, 0) != 0 || process_number(room->server.pid, "Threads") < 1)
+    if (waitid(P_PID, (id_t)room->server.pid, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        ended.si_pid != 0)
         return "the process is gone";
     snprintf(symbol, sizeof symbol, "goes_on_%u", count++);
     snprintf(source, sizeof source, "#include <stddef.h>\nsize_t %s = sizeof(int);\n", symbol);

@@ -3,6 +3,9 @@ foreach(name lane lane_stress)
   # the library's calls of pthread_create must find the one in the test
   set_target_properties(lanes_${name}_test PROPERTIES ENABLE_EXPORTS ON)
 endforeach()
+mw_test(lanes lane_uv LINK millwright PkgConfig::UV SOURCES pools/support.c)
+# the libraries' calls of write must find the one in the test
+set_target_properties(lanes_lane_uv_test PROPERTIES ENABLE_EXPORTS ON)
 mw_test(negative lane_off_pool LINK millwright SOURCES pools/support.c)
 
 # Names, and the leak audit: without what stands in front of pthread_create, and with it.

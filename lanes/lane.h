@@ -54,8 +54,6 @@ enum mw_job_priority {
     MW_JOB_PRIORITIES /* how many there are */
 };
 
-enum mw_job_state { MW_JOB_IDLE = 0, MW_JOB_QUEUED, MW_JOB_RUNNING };
-
 struct mw_job {
     /* set by the caller; the whole struct starts as zero bytes */
     int (*fn)(struct mw_job *job);                /* the leaf; its return is handed to done() */
@@ -71,9 +69,9 @@ struct mw_job {
     uint64_t leaf;              /* this run's id, see flow.h */
     /* private */
     _Atomic(struct mw_lane *) lane; /* the lane that has it; NULL: none */
+    _Atomic uint64_t state;         /* this submit's id, and how far it has come */
     struct mw_job *prev, *next;
     uint64_t parent_leaf;
-    enum mw_job_state state;
 };
 
 /* How a lane's threads compete for the CPUs. docs/measurements.md has the figures behind the

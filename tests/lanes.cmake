@@ -13,3 +13,6 @@ mw_test(lanes registry LINK millwright SOURCES pools/support.c)
 mw_test(lanes audit LINK millwright SOURCES pools/support.c)
 mw_test(lanes audit_starts LINK millwright-audit millwright SOURCES pools/support.c)
 target_link_options(lanes_audit_starts_test PRIVATE LINKER:--no-as-needed)
+
+# The host example of docs/libuv.md.
+add_subdirectory(example)

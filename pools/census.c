@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 
 #define TASKS_MAX   65536u /* above what any sane process has: more end the look with -E2BIG */
 #define TRIES_MAX   8u     /* looks in hope of one during which no thread is starting */
-#define LEAVERS_MAX 64u    /* how many of the last that ended are remembered */
+#define LEAVERS_MAX 64u    /* how many that end at the same time are remembered */
 
 /* A recorded thread. The record lies in the thread's own storage. */
 struct record {
@@ -63,6 +64,7 @@ static int take_once(struct mw_census *census);
 static void match(const struct tasks *tasks, uint64_t left_before, struct mw_census *census);
 static const struct record *find_record(pid_t tid) MW_REQUIRES(lock);
 static bool is_leaver(pid_t tid) MW_REQUIRES(lock);
+static struct leaver *leaver_slot(void) MW_REQUIRES(lock);
 static void leavers_prune(const struct tasks *tasks, uint64_t left_before) MW_REQUIRES(lock);
 static void strangers_name(struct mw_census *census, const pid_t *tids, unsigned count);
 static bool name_read(pid_t tid, char *name);
@@ -158,7 +160,7 @@ static void forget(void *record)
             link = &(*link)->next;
         *link = gone->next;
         gone->listed = false;
-        leavers[left % LEAVERS_MAX] = (struct leaver){gone->tid, left + 1};
+        *leaver_slot() = (struct leaver){gone->tid, left + 1};
         left++;
     }
     mw_mutex_unlock(&lock);
@@ -259,6 +261,18 @@ static bool is_leaver(pid_t tid)
         if (leavers[i].tid == tid)
             return true;
     return false;
+}
+
+/* The oldest slot whose thread is really gone; if all linger, the oldest. */
+static struct leaver *leaver_slot(void)
+{
+    for (unsigned i = 0; i < LEAVERS_MAX; i++) {
+        struct leaver *slot = &leavers[(left + i) % LEAVERS_MAX];
+
+        if (slot->tid == 0 || tgkill(getpid(), slot->tid, 0) != 0)
+            return slot;
+    }
+    return &leavers[left % LEAVERS_MAX];
 }
 
 /* Forget those that had left before the look at /proc, and are not there any more. */

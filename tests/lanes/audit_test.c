@@ -50,6 +50,7 @@ static const char *finding_of(void (*scenario)(void))
     if (pid == 0) {
         alarm(CHILD_S);
         finding[0] = '\0';
+        tasks_baseline(); /* before anybody has a name that a sanitizer's thread could inherit */
         scenario();
         _exit(write(ends[1], finding, strlen(finding)) < 0);
     }
@@ -557,6 +558,8 @@ static void busy_process_forks(void)
 static void forked_child_counts_its_own_threads(void **state)
 {
     (void)state;
+    if (SUPPORT_TSAN)
+        skip(); /* it ends a child that starts threads */
     assert_string_equal(finding_of(busy_process_forks), "");
 }
 
@@ -579,26 +582,28 @@ static void census_under_churn(void)
 {
     struct mw_thread threads[CHURNERS];
     struct mw_census before, census;
-    unsigned quiet = 0;
+    unsigned strangers = 0, heirs = 0;
+    bool counted = true;
 
     CHECK(mw_census_take(&before) == 0);
     for (int i = 0; i < CHURNERS; i++)
         CHECK(mw_thread_start(&threads[i], &(struct mw_thread_options){.kind = MW_THREAD_LANE},
                               churn, NULL) == 0);
     for (int i = 0; i < CHURNS; i++) {
-        CHECK(mw_census_take(&census) == 0);
-        CHECK(census.threads[MW_THREAD_LANE] <= 2 * CHURNERS);
+        counted &= mw_census_take(&census) == 0;
+        counted &= census.threads[MW_THREAD_LANE] <= 2 * CHURNERS;
         if (census.starting > 0)
             continue;
-        quiet++;
-        CHECK(census.strangers <= before.strangers + 1 /* a sanitizer's */);
-        CHECK(census.heirs[MW_THREAD_LANE] == 0);
+        strangers += census.strangers - before.strangers;
+        heirs += census.heirs[MW_THREAD_LANE];
     }
     for (int i = 0; i < CHURNERS; i++)
         mw_thread_join(&threads[i]);
+    CHECK(counted);
+    CHECK(strangers == 0);
+    CHECK(heirs == 0);
     CHECK(mw_census_take(&census) == 0);
     CHECK(census.threads[MW_THREAD_LANE] == 0);
-    (void)quiet;
 }
 
 /* Breaks when a thread of ours that begins or ends just now is taken for a stranger. */

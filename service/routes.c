@@ -126,7 +126,7 @@ static void get_artifact(void *user, struct mw_http_request *request, const char
         fetch->service = service;
         fetch->request = request;
         memcpy(fetch->key.text, tail, sizeof fetch->key.text);
-        error = mw_step_start(&fetch->step, &service->mailbox, service->lanes[MW_LANE_STORE],
+        error = mw_step_start(&fetch->step, &service->adapter, service->lanes[MW_LANE_STORE],
                               work_fetch, after_fetch);
     }
     if (error) {

@@ -170,12 +170,12 @@ static int open_store(struct mw_service *service, char *why, size_t why_bytes)
 static int open_front(struct mw_service *service, char *why, size_t why_bytes)
 {
     const struct mw_serve_settings *settings = &service->settings;
-    int error = mw_mailbox_init(&service->mailbox, service->loop);
-    service->mailbox_open = error == 0;
+    int error = mw_lane_uv_init(&service->adapter, service->loop);
+    service->adapter_open = error == 0;
     if (!error)
         error = mw_pipeline_new(&service->pipeline, &(struct mw_pipeline_parts){
                                                         .loop = service->loop,
-                                                        .mailbox = &service->mailbox,
+                                                        .adapter = &service->adapter,
                                                         .toolchain = service->toolchain,
                                                         .store = service->store,
                                                         .pool = service->pool,
@@ -219,7 +219,7 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
 static void start_housekeeping(struct mw_service *service)
 {
     /* Both are helpful, not needed: when a lane refuses, the first request does the work. */
-    (void)mw_step_start(&service->warm, &service->mailbox, service->lanes[MW_LANE_FILES], work_warm,
+    (void)mw_step_start(&service->warm, &service->adapter, service->lanes[MW_LANE_FILES], work_warm,
                         after_warm);
     uv_timer_init(service->loop, &service->census_timer);
     service->census_timer.data = service;
@@ -244,7 +244,7 @@ static void on_census(uv_timer_t *timer)
 {
     struct mw_service *service = timer->data;
     if (!service->census.out)
-        (void)mw_step_start(&service->census, &service->mailbox, service->lanes[MW_LANE_STORE],
+        (void)mw_step_start(&service->census, &service->adapter, service->lanes[MW_LANE_STORE],
                             work_census, after_census);
 }
 
@@ -316,7 +316,7 @@ static void let_go_of_loop(struct mw_service *service)
     if (service->census_timer_open)
         uv_close((uv_handle_t *)&service->census_timer, NULL);
     service->census_timer_open = false;
-    if (service->mailbox_open)
-        mw_mailbox_close(&service->mailbox);
-    service->mailbox_open = false;
+    if (service->adapter_open)
+        mw_lane_uv_close(&service->adapter, NULL);
+    service->adapter_open = false;
 }

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include <millwright/lane.h>
+#include <millwright/lane_uv.h>
 #include <millwright/mutex.h>
 #include <millwright/pool.h>
 #include <millwright/registry.h>
@@ -14,7 +14,6 @@
 #include "http.h"
 #include "lane_table.h"
 #include "listener.h"
-#include "mailbox.h"
 #include "pipeline.h"
 #include "service.h"
 #include "step.h"
@@ -28,8 +27,8 @@ struct mw_service {
     struct mw_lane *lanes[MW_SERVICE_LANES]; /* those of the registry */
     struct mw_toolchain *toolchain;
     struct mw_store *store;
-    struct mw_mailbox mailbox;
-    bool mailbox_open;
+    struct mw_lane_uv adapter; /* brings steps back to the loop */
+    bool adapter_open;
     struct mw_pipeline *pipeline;
     struct mw_http *http;
     struct mw_step warm;   /* stamps the toolchain's headers before the first request needs it */

@@ -48,7 +48,7 @@ int mw_lane_uv_init(struct mw_lane_uv *adapter, uv_loop_t *loop)
 {
     int error;
 
-    *adapter = (struct mw_lane_uv){.thread = pthread_self(), .pid = uv_os_getpid()};
+    *adapter = (struct mw_lane_uv){.pid = uv_os_getpid()};
     adapter->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (adapter->wake_fd < 0)
         return uv_translate_sys_error(errno);
@@ -182,6 +182,8 @@ static void on_wake(uv_poll_t *poll, int status, int events)
         uv_poll_stop(poll);
         return;
     }
+    adapter->thread = pthread_self();
+    adapter->thread_known = true;
     see_wakes(adapter);
     for (unsigned count = 0; count < MW_LANE_UV_TURN_MAX && has_ready(adapter); count++) {
         req = adapter->ready;
@@ -275,8 +277,10 @@ static void out_remove(struct mw_lane_uv *adapter, struct mw_lane_uv_req *req)
         adapter->out = req->next_out;
     if (req->next_out != NULL)
         req->next_out->prev_out = req->prev_out;
-    if (adapter->out == NULL)
+    if (adapter->out == NULL) {
         uv_unref((uv_handle_t *)&adapter->poll);
+        adapter->thread_known = false; /* a loop at rest may move to another thread */
+    }
 }
 
 /* Whether this is a forked child of the process that the adapter belongs to. */
@@ -287,7 +291,8 @@ static bool is_in_child(const struct mw_lane_uv *adapter)
 
 static void assert_on_loop(const struct mw_lane_uv *adapter)
 {
-    assert(pthread_equal(pthread_self(), adapter->thread) || is_in_child(adapter));
+    assert(!adapter->thread_known || pthread_equal(pthread_self(), adapter->thread) ||
+           is_in_child(adapter));
 }
 
 static void adapter_check(const struct mw_lane_uv *adapter)

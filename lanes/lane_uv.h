@@ -14,8 +14,9 @@
  * Ownership:  adapter and requests are the caller's storage. The adapter is lent from init until
  *             close_cb; a request from a successful queue until after_work_cb is called. A lane
  *             outlives what it has of them: free it at any time when nobody queues on it any more.
- * Threads:    everything here on the thread that called init, which is the loop's (asserted); only
- *             work_cb runs elsewhere, on the lane. Nothing here blocks.
+ * Threads:    everything here on the loop's thread, as all of libuv: whoever sets the loop up, then
+ *             whoever runs it (asserted while requests are out, from the first wake on, which shows
+ *             who that is). Only work_cb runs elsewhere, on the lane. Nothing here blocks.
  * Bounds:     those of the lanes: queue_max waiting requests and cap running ones each. No
  *             allocation.
  * Loop:       requests that are out keep the loop alive, like those of uv_queue_work; the adapter
@@ -48,13 +49,14 @@ struct mw_lane_uv {
     /* private; owned by the loop's thread, but for `back` */
     uv_poll_t poll;
     uv_os_fd_t wake_fd; /* immutable: an eventfd, to which each wake that is owed adds 1 */
-    pthread_t thread;   /* immutable: the loop's */
     uv_pid_t pid;       /* immutable: of the process that called init */
     _Atomic(struct mw_lane_uv_req *) back; /* finished, newest first; pushed by any thread */
     struct mw_lane_uv_req *ready;          /* taken from `back`, oldest first */
     struct mw_lane_uv_req *out;            /* queued, and not yet handed back */
     uint64_t wakes_owed;                   /* by those who found `back` empty */
     uint64_t wakes_seen;
+    pthread_t thread; /* who runs the loop, if known */
+    bool thread_known;
     bool closing;
     mw_lane_uv_close_cb *close_cb;
 };
@@ -78,7 +80,7 @@ struct mw_lane_uv_req {
     _Atomic bool left_lane;
 };
 
-/* Make `loop` ready to take work back from lanes. The caller's thread is the loop's from now on.
+/* Make `loop` ready to take work back from lanes.
  * Returns 0, or what the system says when it has no descriptor left (UV_EMFILE, UV_ENFILE,
  * UV_ENOMEM). */
 int mw_lane_uv_init(struct mw_lane_uv *adapter, uv_loop_t *loop);

@@ -226,31 +226,94 @@ static void *queue_from_here(void *arg)
     return NULL;
 }
 
-/* Breaks when a call from another thread than the loop's goes unnoticed. */
-static void wrong_thread_is_stopped(void **state)
+/* In a child: queue while another request is out and the loop has turned, here or on another
+ * thread. Returns how the child ended, and in `said` what it wrote to stderr. */
+static int queue_in_a_child(bool elsewhere, char *said, size_t bytes)
 {
+    struct host host;
+    struct task holder;
+    struct task task;
+    pthread_t thread;
+    int pipe_fds[2];
     int status;
+    ssize_t count;
     pid_t child;
 
-    (void)state;
+    assert_int_equal(pipe(pipe_fds), 0);
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        struct host host;
-        struct task task;
-        pthread_t thread;
-
-        (void)!freopen("/dev/null", "w", stderr);
+        dup2(pipe_fds[1], STDERR_FILENO);
         signal(SIGABRT, SIG_DFL);
-        host_open(&host, 1, NULL);
+        host_open(&host, 1, &(struct mw_lane_options){.cap = 2});
+        hold_the_lane(&host, &holder);
         task_init(&task, &host);
-        if (pthread_create(&thread, NULL, queue_from_here, &task) == 0)
+        (void)queue(&task, work_plain);
+        while (task.afters == 0)
+            uv_run(&host.loop, UV_RUN_ONCE);
+        if (!elsewhere)
+            queue_from_here(&task);
+        else if (pthread_create(&thread, NULL, queue_from_here, &task) == 0)
             pthread_join(thread, NULL);
         _exit(0);
     }
+    close(pipe_fds[1]);
     assert_int_equal(waitpid(child, &status, 0), child);
+    count = read(pipe_fds[0], said, bytes - 1);
+    said[count > 0 ? count : 0] = '\0';
+    close(pipe_fds[0]);
+    return status;
+}
+
+/* Breaks when a call from another thread than the loop's goes unnoticed. */
+static void wrong_thread_is_stopped(void **state)
+{
+    char said[1024];
+    int status = queue_in_a_child(true, said, sizeof said);
+
+    (void)state;
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGABRT);
+    assert_non_null(strstr(said, "assert_on_loop"));
+}
+
+/* Control: breaks when the child above would be stopped for another reason. */
+static void right_thread_is_not_stopped(void **state)
+{
+    char said[1024];
+    int status = queue_in_a_child(false, said, sizeof said);
+
+    (void)state;
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void *run_the_loop(void *arg)
+{
+    struct host *host = arg;
+
+    host->thread = pthread_self();
+    uv_run(&host->loop, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+/* Breaks when a host may not set its loop up on one thread and run it on another. */
+static void loop_may_be_run_by_another_thread(void **state)
+{
+    struct host host;
+    struct task task;
+    pthread_t thread;
+
+    (void)state;
+    host_open(&host, 1, NULL);
+    task_init(&task, &host);
+    for (unsigned i = 1; i <= 2; i++) {
+        assert_int_equal(queue(&task, work_plain), 0);
+        assert_int_equal(pthread_create(&thread, NULL, run_the_loop, &host), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(task.afters, i);
+    }
+    host_close(&host);
 }
 
 /* Breaks when a forked child hangs on what only its parent can finish, or takes a wake from it. */
@@ -1038,6 +1101,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_thread_is_stopped),
+        cmocka_unit_test(right_thread_is_not_stopped),
+        cmocka_unit_test(loop_may_be_run_by_another_thread),
         cmocka_unit_test(forked_child_gets_an_error),
         cmocka_unit_test(init_says_when_no_descriptor_is_left),
         cmocka_unit_test(work_runs_on_the_lane_and_after_it_on_the_loop),

@@ -12,6 +12,8 @@
 #define WORK_MS_MIN   5u
 #define WORK_MS_STEP  5u
 #define WORK_STEPS    4u /* 5, 10, 15, 20 ms in turn */
+#define LONGER_MS     100u
+#define LONGER_TIMES  600u
 
 struct client {
     struct client_load *all;
@@ -33,6 +35,7 @@ struct client_load {
     uv_timer_t end;
     unsigned count;
     int error;
+    unsigned longer; /* how often the end was put off */
     bool ended;
     struct client clients[];
 };
@@ -206,7 +209,13 @@ static void hang_up(struct client *client, int error)
 static void on_end(uv_timer_t *end)
 {
     struct client_load *all = end->data;
+    uint64_t answers = mw_histogram_count(&all->times->work);
 
+    /* A machine that is busy with other things may need longer for the first answer. */
+    if (answers == 0 && all->error == 0 && all->longer++ < LONGER_TIMES) {
+        uv_timer_start(end, on_end, LONGER_MS, 0);
+        return;
+    }
     all->ended = true;
     for (unsigned i = 0; i < all->count; i++)
         hang_up(&all->clients[i], 0);

@@ -37,18 +37,18 @@ struct job_ring {
 
 struct job_class {
     struct job_share *shares; /* by tenant */
-    struct job_ring fresh;    /* tenants that have just come */
-    struct job_ring standing; /* the others that have jobs or a debt */
-    unsigned listed;          /* in both rings */
     unsigned queued;
-    unsigned passes; /* how often in a row another class went first while this one had jobs */
+    unsigned passes;       /* how often in a row another class went first while this one had jobs */
+    unsigned listed;       /* in both rings */
+    struct job_ring fresh; /* tenants that have just come */
+    struct job_ring standing; /* the others that have jobs or a debt */
 };
 
 struct job_queue {
-    struct job_class classes[MW_JOB_PRIORITIES];
-    struct job_share *shares; /* of all classes: one allocation */
-    unsigned tenants_max;
     unsigned queued;
+    unsigned tenants_max;
+    struct job_share *shares; /* of all classes: one allocation */
+    struct job_class classes[MW_JOB_PRIORITIES];
 };
 
 /* Returns 0 or -ENOMEM. */

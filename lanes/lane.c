@@ -66,7 +66,7 @@
 /* What one loop carries from job to job. */
 struct round {
     uint64_t now;       /* the newest time it knows */
-    bool is_fresh;      /* nothing was run since `now` */
+    uint64_t ticks;     /* when that was read; 0: long ago */
     bool is_first;      /* the loop has just come */
     bool has_expired;   /* the job that it has taken */
     uint64_t called_ns; /* see struct slot */
@@ -78,7 +78,7 @@ static struct mw_job closed_word;
 #define SHUT   (&shut_word)
 #define CLOSED (&closed_word)
 
-static _Thread_local struct mw_lane *own_lane;
+static _Thread_local struct mw_lane *own_lane MW_THREAD_LOCAL_NEAR;
 
 static int options_fill(struct mw_lane_options *filled, const struct mw_lane_options *options);
 static void slots_init(struct mw_lane *lane);
@@ -838,7 +838,7 @@ static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct r
     round->has_expired = false;
     if (job->deadline_ns != 0) {
         round->now = mw_clock_ns();
-        round->is_fresh = true;
+        round->ticks = mw_clock_ticks();
         round->has_expired = round->now >= job->deadline_ns;
     }
     state = atomic_load_explicit(&job->state, memory_order_relaxed);
@@ -871,10 +871,8 @@ static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
         run_ns = job->ended_ns - job->started_ns;
     }
     job_let_go(job);
-    if (done != NULL) {
+    if (done != NULL)
         done(job, status);
-        round->is_fresh = false;
-    }
     mw_spin_mutex_lock(&lane->lock);
     slot->job = NULL;
     lane->busy--;
@@ -892,7 +890,7 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
     uint64_t before;
     int status;
 
-    if (!round->is_fresh)
+    if (!mw_clock_is_near(round->ticks)) /* else it follows the one before at once */
         round->now = mw_clock_ns();
     job->started_ns = round->now;
     job->ran_on = mw_thread_kind_current();
@@ -907,7 +905,7 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
 
     job->ended_ns = mw_clock_ns();
     round->now = job->ended_ns;
-    round->is_fresh = true;
+    round->ticks = mw_clock_ticks();
     job_count(slot, job, round);
     round->is_first = false;
     /* release: partner of the acquire in the snapshot */

@@ -68,9 +68,9 @@ struct mw_job {
     enum mw_thread_kind ran_on; /* recorded kind of the thread that ran fn */
     uint64_t leaf;              /* this run's id, see flow.h */
     /* private */
+    struct mw_job *prev, *next;
     _Atomic(struct mw_lane *) lane; /* the lane that has it; NULL: none */
     _Atomic uint64_t state;         /* this submit's id, and how far it has come */
-    struct mw_job *prev, *next;
     uint64_t parent_leaf;
 };
 

@@ -81,26 +81,27 @@ struct mw_lane {
     _Atomic uint64_t rejected;
     char line_between[LANE_LINE_BYTES];
 
-    struct mw_spin_mutex lock; /* guards all below but what says otherwise */
-    struct job_queue queue;
+    /* Guards all below but what says otherwise. What each job changes comes first, together. */
+    struct mw_spin_mutex lock;
+    unsigned busy;          /* loops that run a job or hand it back */
     _Atomic uint64_t taken; /* places whose job has left the queue; written under the lock */
-    struct slot *unused;
+    uint64_t run_mean_ns;   /* of late */
+    struct lane_waiter *waiters;
+    _Atomic uint32_t *to_wake; /* a futex to wake when the lock is free; at most one at a time */
+    struct job_queue queue;
+    unsigned running_peak;
     unsigned active;
     unsigned coming;
-    unsigned busy; /* loops that run a job or hand it back */
-    unsigned running_peak;
     unsigned threads;
     unsigned parked;
     bool waking;
     bool closing;
     bool has_ended;
     uint64_t waking_called_ns; /* while `waking` */
-    _Atomic uint32_t *to_wake; /* a futex to wake when the lock is free; at most one at a time */
+    struct slot *unused;
     struct mw_thread ended;
     struct lane_waiter *closer; /* mw_lane_free waits for the rest to go */
-    struct lane_waiter *waiters;
-    unsigned waiting;     /* threads in mw_lane_wait that will touch the lane again */
-    uint64_t run_mean_ns; /* of late */
+    unsigned waiting;           /* threads in mw_lane_wait that will touch the lane again */
     uint64_t cancelled;
     uint64_t expired;
     uint64_t start_failures;

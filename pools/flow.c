@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 
 #include "flow.h"
+#include "thread.h"
 
 /* Plain counters and ids: each is read and written alone, nothing is published through them, so
  * relaxed order is enough and there is no partner. */
@@ -12,9 +13,9 @@ static _Atomic uint64_t newest_leaf[MW_FLOW_EVENTS];
 /* Each thread takes ids by the block, so that threads do not contend for them. */
 #define BLOCK 64
 
-static _Thread_local uint64_t current;
-static _Thread_local uint64_t next_id;
-static _Thread_local unsigned ids_left;
+static _Thread_local uint64_t current MW_THREAD_LOCAL_NEAR;
+static _Thread_local uint64_t next_id MW_THREAD_LOCAL_NEAR;
+static _Thread_local unsigned ids_left MW_THREAD_LOCAL_NEAR;
 
 uint64_t mw_flow_current(void)
 {

@@ -38,7 +38,7 @@ static const char *const kind_names[MW_THREAD_KINDS] = {
  * for people, publishing nothing: relaxed order, no partner. */
 static _Atomic unsigned alive[MW_THREAD_KINDS];
 
-static _Thread_local enum mw_thread_kind current_kind;
+static _Thread_local enum mw_thread_kind current_kind MW_THREAD_LOCAL_NEAR;
 
 static struct entry *entry_new(const struct mw_thread_options *options);
 static int create(pthread_t *thread, size_t stack_bytes, struct entry *entry);
@@ -184,14 +184,20 @@ static void set_name(const char *name)
     (void)pthread_setname_np(pthread_self(), name);
 }
 
-/* Linux keeps a policy and a nice value per thread. Where one may not be had, the thread runs
- * anyway. The nice value comes first: to leave SCHED_IDLE the kernel asks whether it is allowed. */
+/* Linux keeps a policy and a nice value per thread, and a new one has its creator's, which may be a
+ * lane's. So both are set from what the process's first thread has; but never a real-time policy,
+ * which is for threads that were written for it. Where one may not be had, the thread runs anyway.
+ */
 static void set_urgency(int nice, bool idle)
 {
     const struct sched_param none = {0};
+    int policy = idle ? SCHED_IDLE : sched_getscheduler(getpid());
+    int sum = getpriority(PRIO_PROCESS, (id_t)getpid()) + nice;
 
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), nice);
-    (void)sched_setscheduler(0, idle ? SCHED_IDLE : SCHED_OTHER, &none); /* 0: this thread */
+    if (policy != SCHED_IDLE && policy != SCHED_BATCH)
+        policy = SCHED_OTHER;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), sum < NICE_MAX ? sum : NICE_MAX);
+    (void)sched_setscheduler(0, policy, &none); /* 0: this thread */
 }
 
 static void must(int error)

@@ -27,9 +27,13 @@ struct mw_thread_options {
     const char *name; /* 1..15 bytes; NULL means the kind's own name */
     enum mw_thread_kind kind;
     size_t stack_bytes; /* 0 means the system's default; reserved, not committed */
-    int nice;           /* 0..19, added to nothing: the thread's own nice value */
-    bool idle;          /* SCHED_IDLE: runs when no other thread wants to; else SCHED_OTHER */
+    int nice;           /* 0..19, added to the nice value of the process's first thread */
+    bool idle; /* SCHED_IDLE: runs when no other thread wants to; else as the first thread */
 };
+
+/* For thread-local variables that are used for each job: found at a fixed distance, also in a
+ * shared library. That room is small, so only for a few words. */
+#define MW_THREAD_LOCAL_NEAR __attribute__((tls_model("initial-exec")))
 
 struct mw_thread {
     pthread_t os;

@@ -176,25 +176,30 @@ static struct job_share *share_next(struct job_class *class)
     return share;
 }
 
-/* Go round once, until somebody has both a job and credit. */
+/* Go round once, until somebody has both a job and credit. A fresh one has its first job only
+ * before the others, and then stands in line: also an empty one, or it could be fresh again at
+ * once. */
 static struct job_share *share_in_turn(struct job_class *class)
 {
     for (unsigned left = class->listed; left > 0; left--) {
-        struct job_ring *ring = class->fresh.head != NULL ? &class->fresh : &class->standing;
+        bool is_fresh = class->fresh.head != NULL;
+        struct job_ring *ring = is_fresh ? &class->fresh : &class->standing;
         struct job_share *share = ring->head;
+        bool is_next = share->credit_ns > 0 && share->head != NULL;
 
-        if (share->credit_ns > 0 && share->head != NULL)
-            return share;
+        if (is_next && !is_fresh)
+            return share; /* its turn goes on while it has credit */
         ring_pop(ring);
-        if (share->credit_ns > 0 && ring == &class->standing) {
+        if (is_fresh || share->credit_ns <= 0) {
+            if (share->credit_ns <= 0)
+                share->credit_ns += QUANTUM_NS;
+            ring_append(&class->standing, share);
+        } else {
             share->listed = false;
             class->listed--;
-            continue;
         }
-        /* An empty fresh one must stand in line as well, or it could be fresh again at once. */
-        if (share->credit_ns <= 0)
-            share->credit_ns += QUANTUM_NS;
-        ring_append(&class->standing, share);
+        if (is_next)
+            return share;
     }
     return NULL;
 }

@@ -3,8 +3,8 @@
  * Three classes, one for each priority; interactive before normal before batch, but a class that
  * was passed over MW_LANE_PASSES_MAX times in a row goes next.
  *
- * Within a class the tenants share by deficit round robin (Shreedhar and Varghese, 1995) with
- * FQ-CoDel's list of new ones (RFC 8290): a tenant that has just come goes before those that
+ * Within a class the tenants share by deficit round robin (Shreedhar and Varghese, 1995) with a
+ * list of new ones, as FQ-CoDel has (RFC 8290): a tenant that has just come goes before those that
  * stand in line, once, so that its single job does not wait for a turn of everybody. What a job
  * costs is known only when it has run: a tenant's turn lasts while its credit is above 0, and the
  * run time is taken off after. A debt is paid in rounds, also by a tenant that has nothing queued.

@@ -72,9 +72,9 @@ static int way_open(struct host *host)
 {
     if (host->way == WAY_UV)
         return 0; /* libuv's workers need no start */
-    if (mw_lane_new(&host->lane, NULL) != 0)
+    if (mw_lane_new(&host->lane, NULL) != 0 || mw_lane_uv_init(&host->adapter, &host->loop) != 0)
         return UV_ENOMEM;
-    return mw_lane_uv_init(&host->adapter, &host->loop);
+    return 0;
 }
 
 static void way_close(struct host *host)

@@ -21,6 +21,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <millwright/process.h>
+
 /* An errno of a lane is a code of libuv as it stands. */
 static_assert(UV_EAGAIN == -EAGAIN && UV_EBUSY == -EBUSY && UV_ECANCELED == -ECANCELED,
               "libuv's codes are negative errnos");
@@ -46,9 +48,11 @@ static void adapter_check(const struct mw_lane_uv *adapter);
 
 int mw_lane_uv_init(struct mw_lane_uv *adapter, uv_loop_t *loop)
 {
-    int error;
+    int error = mw_process_watch();
 
-    *adapter = (struct mw_lane_uv){.pid = uv_os_getpid()};
+    if (error != 0)
+        return error;
+    *adapter = (struct mw_lane_uv){.generation = mw_process_generation()};
     adapter->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (adapter->wake_fd < 0)
         return uv_translate_sys_error(errno);
@@ -286,7 +290,7 @@ static void out_remove(struct mw_lane_uv *adapter, struct mw_lane_uv_req *req)
 /* Whether this is a forked child of the process that the adapter belongs to. */
 static bool is_in_child(const struct mw_lane_uv *adapter)
 {
-    return uv_os_getpid() != adapter->pid;
+    return mw_process_generation() != adapter->generation;
 }
 
 static void assert_on_loop(const struct mw_lane_uv *adapter)

@@ -48,8 +48,8 @@ struct mw_lane_uv {
     void *data; /* the caller's; set it after init */
     /* private; owned by the loop's thread, but for `back` */
     uv_poll_t poll;
-    uv_os_fd_t wake_fd; /* immutable: an eventfd, to which each wake that is owed adds 1 */
-    uv_pid_t pid;       /* immutable: of the process that called init */
+    uv_os_fd_t wake_fd;  /* immutable: an eventfd, to which each wake that is owed adds 1 */
+    unsigned generation; /* immutable: of the process that called init */
     _Atomic(struct mw_lane_uv_req *) back; /* finished, newest first; pushed by any thread */
     struct mw_lane_uv_req *ready;          /* taken from `back`, oldest first */
     struct mw_lane_uv_req *out;            /* queued, and not yet handed back */

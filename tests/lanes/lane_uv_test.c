@@ -488,6 +488,9 @@ static void queue_refuses_what_cannot_work(void **state)
     host_open(&host, 1, &(struct mw_lane_options){.cap = 1});
     task_init(&task, &host);
     assert_int_equal(queue(&task, NULL), UV_EINVAL);
+    task.req.job.tenant = 1; /* the lane knows tenant 0 only */
+    assert_int_equal(queue(&task, work_plain), UV_EINVAL);
+    task.req.job.tenant = 0;
     hold_the_lane(&host, &holder);
     assert_int_equal(queue(&holder, work_plain), UV_EBUSY);
     assert_int_equal(queue(&task, work_plain), 0);

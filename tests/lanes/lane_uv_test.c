@@ -98,14 +98,14 @@ struct host {
 struct task {
     struct mw_lane_uv_req req; /* first, so that callbacks can cast */
     struct host *host;
+    pthread_t worked_on;
     unsigned runs;
     unsigned afters;
     unsigned place; /* how many came back before it */
     int status;
-    bool cancel_seen;
-    pthread_t worked_on;
     enum mw_thread_kind kind; /* of the thread that ran the work */
     char thread_name[16];
+    bool cancel_seen;
 };
 
 static void host_open(struct host *host, unsigned lanes, const struct mw_lane_options *options)

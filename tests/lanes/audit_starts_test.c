@@ -123,7 +123,7 @@ static struct counts counts_of(int (*fn)(struct mw_job *))
     counter_init(&leaf.item_run);
     counter_init(&leaf.done);
     assert_int_equal(mw_pool_new(&leaf.pool, NULL), 0);
-    assert_int_equal(mw_lane_new(&lane, NULL), 0);
+    assert_int_equal(mw_lane_new(&lane, &(struct mw_lane_options){.urgency = MW_LANE_EQUAL}), 0);
     assert_int_equal(mw_audit_report(&before, NULL), 0);
     assert_int_equal(mw_lane_submit(lane, &leaf.job), 0);
     assert_true(counter_await(&leaf.done, 1));

@@ -59,7 +59,8 @@ static struct mw_registry_lane io_lane(const char *name, unsigned cap, bool leav
 
 static struct mw_registry_lane cpu_lane(const char *name, unsigned cap)
 {
-    return (struct mw_registry_lane){.options = {.name = name, .cap = cap}, .computes = true};
+    return (struct mw_registry_lane){
+        .options = {.name = name, .cap = cap, .urgency = MW_LANE_EQUAL}, .computes = true};
 }
 
 /* Breaks when a lane is found under another name, or the order of adding is lost. */

@@ -34,9 +34,6 @@ struct entry {
     uint64_t leaf;
 };
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *),
-                   void *arg);
-
 static create_fn *next_create(void);
 static void *run_entry(void *arg);
 

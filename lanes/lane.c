@@ -19,7 +19,8 @@
  * Invariants, whenever the lock is free (lane_check):
  *  1. A queued or posted job always has an active loop that will look for it.
  *  2. busy <= active <= cap, and coming <= active.
- *  3. The inbox is open only while active = cap, or a parked thread was woken and has not come.
+ *  3. The inbox is open only while active = cap, or a parked thread was woken and has not come, or
+ *     a loop spins.
  *  4. Dedicated: parked + active <= threads. Pool: threads = 0, nothing is parked.
  *  5. Of a parked thread and its wake-up at most one is in flight (`waking`). The call is nobody's
  *     in particular: the first thread that comes back to the lock takes it.
@@ -54,6 +55,9 @@
 
 /* What MW_LANE_YIELDING stands for; docs/measurements.md has the figures. */
 #define YIELDING_IS MW_LANE_IDLE
+
+/* So often a loop looks at the inbox between two looks at the clock. */
+#define SPINS 16
 
 /* A run in so many changes the mean of the run times by its full share. */
 #define MEAN_RUNS 16
@@ -90,6 +94,7 @@ static int jobs_post_locked(struct mw_lane *lane, struct mw_job *const *jobs, un
 static unsigned places_take(struct mw_lane *lane, unsigned wanted);
 static void places_return(struct mw_lane *lane, unsigned count);
 static void inbox_settle(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool is_awaited(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void posted_queue(struct mw_lane *lane, struct mw_job *newest) MW_REQUIRES(lane->lock);
 static bool is_job(const struct mw_job *word);
 
@@ -99,6 +104,7 @@ static bool loop_wanted(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static struct slot *loop_reserve(struct mw_lane *lane, uint64_t now) MW_REQUIRES(lane->lock);
 static int loop_launch(struct slot *slot);
 static void loop_roll_back(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
+static bool loop_spin(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static bool loop_end(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void loop_on_pool(struct mw_pool_item *item);
 static int loop_yield(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
@@ -154,7 +160,8 @@ int mw_lane_new(struct mw_lane **out, const struct mw_lane_options *options)
     lane->options = filled;
     lane->options.name = NULL;
     lane->generation = mw_process_generation();
-    lane->spin_ns = mw_cpus_effective() > 1 ? filled.spin_us * MW_NS_PER_US : 0;
+    if (filled.runner == MW_LANE_DEDICATED && mw_cpus_effective() > 1)
+        lane->spin_ns = filled.spin_us * MW_NS_PER_US;
     atomic_init(&lane->inbox, SHUT);
     error = job_queue_init(&lane->queue, filled.tenants_max);
     if (error != 0)
@@ -483,7 +490,7 @@ static void places_return(struct mw_lane *lane, unsigned count)
 static void inbox_settle(struct mw_lane *lane)
 {
     struct mw_job *found = atomic_load_explicit(&lane->inbox, memory_order_relaxed);
-    bool open = lane->active == lane->options.cap || (lane->parked > 0 && lane->waking);
+    bool open = is_awaited(lane);
     struct mw_job *wanted = lane->closing ? CLOSED : open ? NULL : SHUT;
 
     if (found == wanted || (wanted == NULL && is_job(found)))
@@ -493,6 +500,13 @@ static void inbox_settle(struct mw_lane *lane)
     found = atomic_exchange_explicit(&lane->inbox, wanted, memory_order_acq_rel);
     if (is_job(found))
         posted_queue(lane, found);
+}
+
+/* Whether a loop will look at what is posted, and bring the next loop if there is one to bring. */
+static bool is_awaited(const struct mw_lane *lane)
+{
+    return lane->active == lane->options.cap || (lane->parked > 0 && lane->waking) ||
+           lane->spinning;
 }
 
 /* Queue the list that starts with its newest, oldest first. */
@@ -620,6 +634,32 @@ static void loop_roll_back(struct mw_lane *lane, struct slot *slot)
     slot_release(lane, slot);
 }
 
+/* The loop found nothing: watch the inbox for a moment, if the host wants that and no other loop
+ * does so. It is open meanwhile, and this loop counts as coming, so a submit costs nobody a lock or
+ * a wake. Returns whether there is work. */
+static bool loop_spin(struct mw_lane *lane)
+{
+    uint64_t end_ns;
+
+    if (lane->spin_ns == 0 || lane->spinning || lane->closing)
+        return false;
+    lane->spinning = true;
+    lane->coming++;
+    inbox_settle(lane);
+    lane_unlock(lane);
+    end_ns = mw_clock_ns() + lane->spin_ns;
+    do {
+        for (int i = 0;
+             i < SPINS && atomic_load_explicit(&lane->inbox, memory_order_relaxed) == NULL; i++)
+            mw_cpu_relax();
+    } while (atomic_load_explicit(&lane->inbox, memory_order_relaxed) == NULL &&
+             mw_clock_ns() < end_ns);
+    mw_spin_mutex_lock(&lane->lock);
+    lane->spinning = false;
+    loop_arrive(lane);
+    return lane->queue.queued > 0;
+}
+
 /* The loop found nothing: let it end, unless something was posted since. */
 static bool loop_end(struct mw_lane *lane)
 {
@@ -726,7 +766,7 @@ static bool thread_sleep(struct mw_lane *lane, struct slot *slot, uint64_t deadl
     enum mw_event_outcome outcome;
 
     lane_unlock(lane);
-    outcome = mw_event_count_wait(&lane->sleepers, key, &slot->waiter, lane->spin_ns, deadline_ns);
+    outcome = mw_event_count_wait(&lane->sleepers, key, &slot->waiter, 0, deadline_ns);
     mw_spin_mutex_lock(&lane->lock);
     return outcome != MW_EVENT_TIMED_OUT;
 }
@@ -735,15 +775,11 @@ static bool thread_sleep(struct mw_lane *lane, struct slot *slot, uint64_t deadl
 static bool thread_sleep_alone(struct mw_lane *lane, struct slot *slot, uint64_t deadline_ns)
 {
     _Atomic uint32_t *word = &slot->waiter.futex;
-    uint64_t spin_end_ns = lane->spin_ns > 0 ? mw_clock_ns() + lane->spin_ns : 0;
     uint32_t down = DOWN;
     bool in_time = true;
 
     atomic_store_explicit(word, DOWN, memory_order_relaxed); /* the lock orders it */
     lane_unlock(lane);
-    while (spin_end_ns > 0 && mw_clock_ns() < spin_end_ns &&
-           atomic_load_explicit(word, memory_order_relaxed) == DOWN)
-        mw_cpu_relax();
     /* relaxed: what the caller did is read under the lock */
     if (atomic_compare_exchange_strong_explicit(word, &down, ASLEEP, memory_order_relaxed,
                                                 memory_order_relaxed))
@@ -819,7 +855,7 @@ static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max
             if (lane->queue.queued > 0)
                 return true;
         }
-    } while (!loop_end(lane));
+    } while (loop_spin(lane) || !loop_end(lane));
     return false;
 }
 
@@ -1028,8 +1064,7 @@ static void lane_check(const struct mw_lane *lane)
     assert(lane->busy <= lane->active);
     assert(lane->active <= lane->options.cap);
     assert(lane->coming <= lane->active);
-    assert(inbox == SHUT || inbox == CLOSED || lane->active == lane->options.cap ||
-           (lane->parked > 0 && lane->waking));
+    assert(inbox == SHUT || inbox == CLOSED || is_awaited(lane));
     assert(lane->options.runner != MW_LANE_DEDICATED ||
            lane->active + lane->parked <= lane->threads);
 }

@@ -94,7 +94,8 @@ struct mw_lane {
     unsigned coming;
     unsigned threads;
     unsigned parked;
-    bool waking;
+    bool waking;   /* a parked thread was called and has not come */
+    bool spinning; /* a loop watches the inbox */
     bool closing;
     bool has_ended;
     uint64_t waking_called_ns; /* while `waking` */

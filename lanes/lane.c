@@ -59,7 +59,7 @@
 /* So often a loop looks at the inbox between two looks at the clock. */
 #define SPINS 16
 
-/* A run in so many changes the mean of the run times by its full share. */
+/* The mean of the run times follows the last so many, roughly. */
 #define MEAN_RUNS 16
 
 /* What the futex of a lane's only thread says. */
@@ -913,7 +913,10 @@ static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
     slot->job = NULL;
     lane->busy--;
     if (!round->has_expired) {
-        lane->run_mean_ns = lane->run_mean_ns - lane->run_mean_ns / MEAN_RUNS + run_ns / MEAN_RUNS;
+        lane->run_mean_ns =
+            lane->run_mean_ns == 0
+                ? run_ns
+                : lane->run_mean_ns - lane->run_mean_ns / MEAN_RUNS + run_ns / MEAN_RUNS;
         job_queue_charge(&lane->queue, priority, tenant, run_ns);
     }
     if (lane->waiters != NULL)

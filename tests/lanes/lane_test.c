@@ -97,10 +97,37 @@ static void lane_thread_is_named_and_deaf_to_signals(void **state)
     assert_true(sigismember(&leaf.blocked, SIGTERM));
     assert_true(sigismember(&leaf.blocked, SIGINT));
     if (geteuid() == 0) /* others cannot get below what they inherited */
-        assert_int_equal(leaf.nice, 0);
+        assert_int_equal(leaf.nice, getpriority(PRIO_PROCESS, (id_t)getpid()));
     assert_int_equal(stats_of(&scene).ran_on_lane, 1);
     assert_int_equal(stats_of(&scene).ran_on_pool, 0);
     scene_close(&scene);
+}
+
+/* Breaks when a host's choice of urgency does not reach the lane's threads. */
+static void lane_threads_are_as_urgent_as_asked(void **state)
+{
+    const int own = getpriority(PRIO_PROCESS, (id_t)getpid());
+    const struct {
+        enum mw_lane_urgency urgency;
+        int policy;
+        int nice;
+    } rows[] = {{MW_LANE_NICE_19, SCHED_OTHER, 19},
+                {MW_LANE_IDLE, SCHED_IDLE, own},
+                {MW_LANE_EQUAL, SCHED_OTHER, own}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct scene scene;
+        struct leaf leaf;
+
+        scene_open(&scene, &(struct mw_lane_options){.cap = 1, .urgency = rows[i].urgency});
+        leaf_init(&leaf, &scene, look_around);
+        submit(&leaf);
+        assert_true(counter_await(&scene.done, 1));
+        assert_int_equal(leaf.policy, rows[i].policy);
+        assert_int_equal(leaf.nice, rows[i].nice);
+        scene_close(&scene);
+    }
 }
 
 /* ---- submit and run ---- */
@@ -708,6 +735,96 @@ static void pool_lane_yields_to_other_items(void **state)
     scene_close(&scene);
 }
 
+/* Breaks when a lane that is too small and a pool that is starved look alike: the first job waits
+ * for a worker of the pool, the second for the lane's only slot. */
+static void waits_for_a_slot_and_for_a_worker_are_told_apart(void **state)
+{
+    struct held_item held;
+    struct mw_lane_stats stats;
+    struct scene scene;
+    struct leaf first;
+    struct leaf second;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_lane_options){.runner = MW_LANE_POOL, .cap = 1});
+    held = (struct held_item){.item = {.fn = hold_a_worker}, .scene = &scene};
+    assert_int_equal(mw_pool_submit(scene.pool, &held.item), 0);
+    assert_true(counter_await(&scene.waiting, 1));
+    leaf_init(&first, &scene, run_plain);
+    leaf_init(&second, &scene, run_plain);
+    submit(&first);
+    assert_int_equal(stats_of(&scene).waiting_for_worker, 1);
+    submit(&second);
+    counter_add(&scene.gate, 1);
+    assert_true(counter_await(&scene.done, 2));
+    stats = stats_of(&scene);
+    assert_int_equal(stats.worker_wait_max_ns, first.job.started_ns - first.job.queued_ns);
+    assert_int_equal(stats.slot_wait_max_ns, second.job.started_ns - second.job.queued_ns);
+    assert_int_equal(stats.wait_max_ns, stats.worker_wait_max_ns > stats.slot_wait_max_ns
+                                            ? stats.worker_wait_max_ns
+                                            : stats.slot_wait_max_ns);
+    assert_int_equal(mw_histogram_count(mw_lane_wait_histogram(scene.lane)), 2);
+    assert_int_equal(stats.waiting_for_worker, 0);
+    scene_close(&scene);
+}
+
+/* The control: the same two jobs over a pool that is not starved wait for no worker, unless it is
+ * for its thread to start. Breaks when every wait counts as one for a worker. */
+static void wait_behind_a_leaf_is_one_for_a_slot(void **state)
+{
+    struct scene scene;
+    struct leaf first;
+    struct leaf second;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_lane_options){.runner = MW_LANE_POOL, .cap = 1});
+    hold_the_lane(&scene, &first);
+    leaf_init(&second, &scene, run_plain);
+    submit(&second);
+    assert_int_equal(stats_of(&scene).waiting_for_worker, 0);
+    counter_add(&scene.gate, 1);
+    assert_true(counter_await(&scene.done, 2));
+    assert_int_equal(stats_of(&scene).worker_wait_max_ns,
+                     first.job.started_ns - first.job.queued_ns);
+    assert_int_equal(stats_of(&scene).slot_wait_max_ns,
+                     second.job.started_ns - second.job.queued_ns);
+    scene_close(&scene);
+}
+
+static int run_for_a_while(struct mw_job *job)
+{
+    (void)job;
+    usleep(2000);
+    return 0;
+}
+
+/* Breaks when the estimate for a Retry-After does not grow with what waits, or is not 0 while a
+ * thread is free. */
+static void wait_estimate_grows_with_the_queue(void **state)
+{
+    struct scene scene;
+    struct leaf first;
+    struct leaf leaves[3];
+    uint64_t before;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_lane_options){.cap = 1});
+    assert_int_equal(mw_lane_wait_estimate_ns(scene.lane), 0);
+    leaf_init(&leaves[0], &scene, run_for_a_while);
+    submit(&leaves[0]);
+    assert_int_equal(mw_lane_wait(scene.lane, &leaves[0].job, UINT64_MAX), 0);
+    assert_int_equal(mw_lane_wait_estimate_ns(scene.lane), 0);
+    hold_the_lane(&scene, &first);
+    before = mw_lane_wait_estimate_ns(scene.lane);
+    assert_true(before > 0);
+    for (unsigned i = 0; i < 3; i++) {
+        leaf_init(&leaves[i], &scene, run_plain);
+        submit(&leaves[i]);
+        assert_int_equal(mw_lane_wait_estimate_ns(scene.lane), (i + 2) * before);
+    }
+    scene_close(&scene);
+}
+
 /* Breaks when a yield that a full pool refuses loses the loop. */
 static void pool_lane_goes_on_when_it_cannot_yield(void **state)
 {
@@ -738,6 +855,7 @@ int main(void)
         cmocka_unit_test(lane_refuses_bad_options),
         cmocka_unit_test(lane_defaults_are_as_documented),
         cmocka_unit_test(lane_thread_is_named_and_deaf_to_signals),
+        cmocka_unit_test(lane_threads_are_as_urgent_as_asked),
         cmocka_unit_test(job_tells_how_it_ran),
         cmocka_unit_test(jobs_start_in_the_order_of_their_submission),
         cmocka_unit_test(full_queue_refuses),
@@ -760,6 +878,9 @@ int main(void)
         cmocka_unit_test(lane_goes_on_with_the_threads_it_has),
         cmocka_unit_test(pool_lane_refuses_when_the_pool_is_full),
         cmocka_unit_test(pool_lane_yields_to_other_items),
+        cmocka_unit_test(waits_for_a_slot_and_for_a_worker_are_told_apart),
+        cmocka_unit_test(wait_behind_a_leaf_is_one_for_a_slot),
+        cmocka_unit_test(wait_estimate_grows_with_the_queue),
         cmocka_unit_test(pool_lane_goes_on_when_it_cannot_yield),
     };
 

@@ -107,7 +107,7 @@ struct mw_lane_stats {
     unsigned queue_max;
     unsigned queued;
     unsigned running;      /* leaves inside fn() */
-    unsigned running_peak; /* the most at once so far; never above cap */
+    unsigned running_peak; /* the most loops at once in fn() or done() so far; never above cap */
     unsigned threads;      /* dedicated: alive threads; pool: drain loops */
     uint64_t submitted;
     uint64_t started;
@@ -165,11 +165,12 @@ int mw_lane_cancel(struct mw_lane *lane, struct mw_job *job);
 bool mw_job_cancelled(const struct mw_job *job);
 
 /* Wait until `job` has left the lane and its done() has returned.
- * Returns 0 (also when it left before), -ETIMEDOUT at `deadline_ns` on mw_clock_ns (UINT64_MAX:
- * never), or -EDEADLK at once: inside a leaf of a dedicated lane, always; inside a leaf of a
- * pool-run lane, when the lanes that wait for each other would form a circle (a lane and itself
- * included). The caller keeps `job` alive meanwhile; one whose done() releases it cannot be waited
- * for. Runs on: any thread but the loop's. Blocks. */
+ * Returns 0 (also when it left before; a done() that mw_lane_cancel calls on another thread may
+ * then still run), -ETIMEDOUT at `deadline_ns` on mw_clock_ns (UINT64_MAX: never), or -EDEADLK at
+ * once: inside a leaf of a dedicated lane, always; inside a leaf of a pool-run lane, when the lanes
+ * that wait for each other would form a circle (a lane and itself included). The caller keeps `job`
+ * alive meanwhile; one whose done() releases it cannot be waited for. Runs on: any thread but the
+ * loop's. Blocks. */
 int mw_lane_wait(struct mw_lane *lane, struct mw_job *job, uint64_t deadline_ns);
 
 /* How long a normal job queued now would likely wait: what is queued and running, times the mean

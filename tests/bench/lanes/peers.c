@@ -45,9 +45,12 @@ static int lane_open(const struct peer_options *options)
 
 static int lane_submit(unsigned producer, struct task *task)
 {
+    struct mw_job *job = &task->carrier.job;
+
     (void)producer;
-    task->carrier.job = (struct mw_job){.fn = lane_work, .done = lane_done};
-    return mw_lane_submit(lane, &task->carrier.job);
+    job->fn = lane_work; /* the rest is zero at first, and as the lane left it later */
+    job->done = lane_done;
+    return mw_lane_submit(lane, job);
 }
 
 static int lane_work(struct mw_job *job)

@@ -30,12 +30,17 @@
 #define TENANTS    3
 #define POOL_MAX   4
 
-/* The kinds of lane: each has its own way to park, or none. */
+#define LINGER_MS 3600000 /* for ever: no time-out heals a wake-up that was lost */
+
+/* The kinds of lane: each has its own way to park, or none. Those that linger for a moment only see
+ * threads that leave and start all the time. */
 static const struct mw_lane_options kinds[] = {
-    {.runner = MW_LANE_DEDICATED, .cap = 1},
-    {.runner = MW_LANE_DEDICATED, .cap = 1, .spin_us = MW_LANE_SPIN_US_MAX},
-    {.runner = MW_LANE_DEDICATED, .cap = CAP_MAX},
-    {.runner = MW_LANE_DEDICATED, .cap = CAP_MAX, .spin_us = MW_LANE_SPIN_US_MAX},
+    {.runner = MW_LANE_DEDICATED, .cap = 1, .linger_ms = 1},
+    {.runner = MW_LANE_DEDICATED, .cap = 1, .linger_ms = LINGER_MS},
+    {.runner = MW_LANE_DEDICATED, .cap = CAP_MAX, .linger_ms = 1},
+    {.runner = MW_LANE_DEDICATED, .cap = CAP_MAX, .linger_ms = LINGER_MS},
+    {.runner = MW_LANE_DEDICATED, .cap = 1, .linger_ms = LINGER_MS, .spin_us = 10},
+    {.runner = MW_LANE_DEDICATED, .cap = CAP_MAX, .linger_ms = LINGER_MS, .spin_us = 10},
     {.runner = MW_LANE_POOL, .cap = 1},
     {.runner = MW_LANE_POOL, .cap = CAP_MAX},
 };
@@ -184,7 +189,6 @@ static void arena_open(struct arena *arena, const struct mw_lane_options *kind)
     enum mw_lane_runner runner = kind->runner;
 
     options.queue_max = SUBMITTERS * JOBS / 2;
-    options.linger_ms = 1;
     options.tenants_max = TENANTS;
     options.urgency = MW_LANE_EQUAL; /* or a busy machine would let the lane wait for minutes */
     memset(arena, 0, sizeof *arena);

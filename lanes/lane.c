@@ -6,22 +6,36 @@
  * for one job; so a loop is brought only when more jobs wait than loops are coming. Of parked
  * threads only one is woken at a time; once it has arrived it brings the next if jobs still wait.
  *
+ * Submitters do not contend with loops. They post to an *inbox*, a stack that one compare-and-swap
+ * pushes on, and loops move what is there to the queue under the lock; the queue then says which
+ * job is next, and each loop takes one at a time. The inbox is *open* as long as a submitter has
+ * nothing to bring: all loops are active and will look again, or one was woken and will bring the
+ * next. Else it is SHUT: the word itself sends submitters to the lock, where they queue the job and
+ * bring a loop. A loop that would end shuts the inbox in the same exchange in which it looks into
+ * it for the last time, so no job is posted between that look and the end, and no fence is needed.
+ * The push is also the last that a submitter does to the lane: whoever sees that job done may free
+ * the lane at once.
+ *
  * Invariants, whenever the lock is free (lane_check):
- *  1. queued > 0 only while active > 0: a queued job always has a loop that will look for it. A
- *     loop ends under the lock that it found the queue empty under.
- *  2. running <= active <= cap, and coming <= active.
- *  3. Dedicated: parked = threads - active. Pool: threads = 0, nothing is parked.
- *  4. Of a parked thread and its wake-up at most one is in flight (`waking`).
- *  5. fn() and done() are called without the lock. Before done(), the job has left the lane: it is
+ *  1. A queued or posted job always has an active loop that will look for it.
+ *  2. busy <= active <= cap, and coming <= active.
+ *  3. The inbox is open only while active = cap, or a parked thread was woken and has not come, or
+ *     a loop spins.
+ *  4. Dedicated: parked + active <= threads. Pool: threads = 0, nothing is parked.
+ *  5. Of a parked thread and its wake-up at most one is in flight (`waking`). The call is nobody's
+ *     in particular: the first thread that comes back to the lock takes it.
+ *  6. fn() and done() are called without the lock. Before done(), the job has left the lane: it is
  *     counted, marked idle and its `lane` is NULL. After done() the lane does not touch it.
- *  6. A loop is active while it calls done(), and mw_lane_free waits until none is; mw_lane_cancel
- *     calls done() as its last act. So a done() may let another thread free the lane.
- *  7. `ended` is the one thread that has left and was not joined; each thread that leaves joins the
- *     one before it, so submitters never wait for a thread to end. */
+ *  7. A loop is active while it calls done(), and mw_lane_free waits until none is; mw_lane_cancel
+ *     calls done() when it is through with the lane. So a done() may let another thread free it.
+ *  8. `ended` is the one thread that has left and was not joined; each thread that leaves joins the
+ *     one before it, so submitters never wait for a thread to end.
+ *  9. job->lane becomes this lane in a claim that only a submitter with a place makes; it is taken
+ *     back under the lock, or by the loop that has run the job. */
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,100 +43,105 @@
 #include <millwright/clock.h>
 #include <millwright/cpus.h>
 #include <millwright/flow.h>
-#include <millwright/mutex.h>
+#include <millwright/futex.h>
+#include <millwright/process.h>
 
-#include "lane.h"
+#include "lane_internal.h"
 
 /* After this much a loop on the shared pool goes to the tail of the pool's queue, so that the
  * pool's other items are not held up by a long lane. */
 #define QUANTUM_LEAVES 16u
 #define QUANTUM_NS     (30 * MW_NS_PER_MS)
 
-/* What carries one loop. */
-struct slot {
-    struct mw_lane *lane;     /* immutable */
-    struct mw_pool_item item; /* MW_LANE_POOL: lent to the pool */
-    /* guarded by the lane's lock */
-    struct slot *next;       /* in `unused` or in `parked` */
-    struct mw_thread thread; /* MW_LANE_DEDICATED */
-    struct mw_cond wake;     /* signalled when `woken` is set or the lane closes */
-    bool woken;
+/* What MW_LANE_YIELDING stands for; docs/measurements.md has the figures. */
+#define YIELDING_IS MW_LANE_IDLE
+
+/* So often a loop looks at the inbox between two looks at the clock. */
+#define SPINS 16
+
+/* The mean of the run times follows the last so many, roughly. */
+#define MEAN_RUNS 16
+
+/* What the futex of a lane's only thread says. */
+#define DOWN   0u
+#define WOKEN  1u
+#define ASLEEP 2u
+
+/* What one loop carries from job to job. */
+struct round {
+    uint64_t now;       /* the newest time it knows */
+    uint64_t ticks;     /* when that was read; 0: long ago */
+    bool is_first;      /* the loop has just come */
+    bool has_expired;   /* the job that it has taken */
+    uint64_t called_ns; /* see struct slot */
 };
 
-struct mw_lane {
-    /* immutable */
-    char name[sizeof((struct mw_lane_stats *)0)->name];
-    struct mw_lane_options options; /* with the defaults filled in; its `name` is not used */
+/* Two words that the inbox may hold instead of a job. */
+static struct mw_job shut_word;
+static struct mw_job closed_word;
+#define SHUT   (&shut_word)
+#define CLOSED (&closed_word)
 
-    struct mw_mutex lock; /* guards all below down to the histograms, and the slots' fields */
-    struct mw_job *head;
-    struct mw_job *tail;
-    struct slot *unused;
-    struct slot *parked; /* newest first */
-    unsigned queued;
-    unsigned active;
-    unsigned coming;
-    unsigned running;
-    unsigned running_peak;
-    unsigned threads;
-    bool waking;
-    bool closing;
-    bool has_ended;
-    struct mw_thread ended;
-    struct mw_cond quiet; /* signalled when no loop is active and no thread left */
-    uint64_t submitted;
-    uint64_t started;
-    uint64_t completed;
-    uint64_t rejected;
-    uint64_t cancelled;
-    uint64_t expired;
-    uint64_t start_failures;
-    uint64_t ran_on[MW_THREAD_KINDS];
-
-    struct mw_histogram waits; /* atomic */
-    struct mw_histogram runs;  /* atomic */
-
-    struct slot slots[]; /* cap of them */
-};
-
-/* The lane whose loop runs on the calling thread. */
-static _Thread_local const struct mw_lane *own_lane;
+static _Thread_local struct mw_lane *own_lane MW_THREAD_LOCAL_NEAR;
 
 static int options_fill(struct mw_lane_options *filled, const struct mw_lane_options *options);
-static int slots_init(struct mw_lane *lane);
-static void slots_fini(struct mw_lane *lane, unsigned count);
+static void slots_init(struct mw_lane *lane);
 
-static int loop_bring(struct mw_lane *lane) MW_REQUIRES(lane->lock);
-static void loop_arrive(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
+static int jobs_submit(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count);
+static int job_claim(struct mw_lane *lane, struct mw_job *job, uint64_t now);
+static int jobs_post(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count);
+static int jobs_post_locked(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count);
+static unsigned places_take(struct mw_lane *lane, unsigned wanted);
+static void places_return(struct mw_lane *lane, unsigned count);
+static void inbox_settle(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool is_awaited(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static void posted_queue(struct mw_lane *lane, struct mw_job *newest) MW_REQUIRES(lane->lock);
+static bool is_job(const struct mw_job *word);
+
+static int loop_bring(struct mw_lane *lane, uint64_t now) MW_REQUIRES(lane->lock);
+static void loop_arrive(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static bool loop_wanted(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
-static struct slot *loop_reserve(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static struct slot *loop_reserve(struct mw_lane *lane, uint64_t now) MW_REQUIRES(lane->lock);
 static int loop_launch(struct slot *slot);
 static void loop_roll_back(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
+static bool loop_spin(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool loop_end(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void loop_on_pool(struct mw_pool_item *item);
 static int loop_yield(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
 
 static void thread_main(void *arg);
-static void thread_wake(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static void thread_call(struct mw_lane *lane, uint64_t now) MW_REQUIRES(lane->lock);
 static bool thread_park(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
+static bool thread_sleep(struct mw_lane *lane, struct slot *slot, uint64_t deadline_ns)
+    MW_REQUIRES(lane->lock);
+static bool thread_sleep_alone(struct mw_lane *lane, struct slot *slot, uint64_t deadline_ns)
+    MW_REQUIRES(lane->lock);
+static _Atomic uint32_t *thread_mark_alone(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static void threads_dismiss(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static bool thread_leave(struct mw_lane *lane, struct slot *slot, struct mw_thread *before)
     MW_REQUIRES(lane->lock);
 static void slot_release(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
+static bool is_quiet(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 
-static bool jobs_run(struct mw_lane *lane, unsigned count_max, uint64_t until_ns)
+static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max, uint64_t until_ns)
     MW_REQUIRES(lane->lock);
-static uint64_t job_run_next(struct mw_lane *lane) MW_REQUIRES(lane->lock);
-static int job_call(struct mw_lane *lane, struct mw_job *job, uint64_t now);
-static void job_return(struct mw_lane *lane, struct mw_job *job, int status)
+static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct round *round)
     MW_REQUIRES(lane->lock);
+static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
+                    struct round *round) MW_REQUIRES(lane->lock);
+static int job_call(struct slot *slot, struct mw_job *job, struct round *round);
+static void job_count(struct slot *slot, const struct mw_job *job, const struct round *round);
 static void job_let_go(struct mw_job *job);
-static void job_push(struct mw_lane *lane, struct mw_job *job) MW_REQUIRES(lane->lock);
-static void job_unlink(struct mw_lane *lane, struct mw_job *job) MW_REQUIRES(lane->lock);
-static struct mw_job *jobs_take_all(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool job_find(const struct mw_lane *lane, const struct mw_job *job, uint64_t *state)
+    MW_REQUIRES(lane->lock);
+static int job_call_off(struct mw_lane *lane, struct mw_job *job) MW_REQUIRES(lane->lock);
+static void job_withdraw(struct mw_lane *lane, struct mw_job *job) MW_REQUIRES(lane->lock);
+static struct mw_job *jobs_take_all(struct mw_lane *lane, struct lane_waiter **waiters)
+    MW_REQUIRES(lane->lock);
 static void jobs_cancel(struct mw_job *first);
 
-static void stats_fill(const struct mw_lane *lane, struct mw_lane_stats *stats)
-    MW_REQUIRES(lane->lock);
 static void lane_check(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static void add(_Atomic uint64_t *counter, uint64_t n);
 
 int mw_lane_new(struct mw_lane **out, const struct mw_lane_options *options)
 {
@@ -132,155 +151,156 @@ int mw_lane_new(struct mw_lane **out, const struct mw_lane_options *options)
 
     if (error != 0)
         return error;
+    if (mw_process_watch() != 0 || waits_watch_forks() != 0)
+        return -ENOMEM;
     lane = calloc(1, sizeof *lane + filled.cap * sizeof *lane->slots);
     if (lane == NULL)
         return -ENOMEM;
     snprintf(lane->name, sizeof lane->name, "%s", filled.name);
     lane->options = filled;
     lane->options.name = NULL;
-    error = mw_mutex_init(&lane->lock);
+    lane->generation = mw_process_generation();
+    if (filled.runner == MW_LANE_DEDICATED && mw_cpus_effective() > 1)
+        lane->spin_ns = filled.spin_us * MW_NS_PER_US;
+    atomic_init(&lane->inbox, SHUT);
+    error = job_queue_init(&lane->queue, filled.tenants_max);
     if (error != 0)
-        goto no_lock;
-    error = mw_cond_init(&lane->quiet);
+        goto no_queue;
+    error = mw_event_count_init(&lane->sleepers, filled.cap);
     if (error != 0)
-        goto no_cond;
-    error = slots_init(lane);
-    if (error != 0)
-        goto no_slots;
+        goto no_sleepers;
+    slots_init(lane);
     *out = lane;
     return 0;
 
-no_slots:
-    mw_cond_fini(&lane->quiet);
-no_cond:
-    mw_mutex_fini(&lane->lock);
-no_lock:
+no_sleepers:
+    job_queue_fini(&lane->queue);
+no_queue:
     free(lane);
     return error;
 }
 
 void mw_lane_free(struct mw_lane *lane, bool cancel_queued)
 {
+    struct lane_waiter *waiters = NULL;
+    struct lane_waiter self = {0};
     struct mw_job *dropped;
-    struct mw_thread ended;
-    bool has_ended;
+    bool quiet;
 
-    if (lane == NULL)
-        return;
+    if (lane == NULL || lane_is_foreign(lane))
+        return; /* its threads and whoever held its lock are not in this process: leave it */
     assert(own_lane != lane);
-    mw_mutex_lock(&lane->lock);
+    mw_spin_mutex_lock(&lane->lock);
     lane->closing = true;
-    dropped = cancel_queued ? jobs_take_all(lane) : NULL;
-    for (struct slot *slot = lane->parked; slot != NULL; slot = slot->next)
-        mw_cond_signal(&slot->wake);
-    mw_mutex_unlock(&lane->lock);
+    inbox_settle(lane);
+    dropped = cancel_queued ? jobs_take_all(lane, &waiters) : NULL;
+    threads_dismiss(lane);
+    lane_unlock(lane);
 
     jobs_cancel(dropped);
+    waiters_wake(waiters);
 
-    mw_mutex_lock(&lane->lock);
-    while (lane->active > 0 || lane->threads > 0)
-        mw_cond_wait(&lane->quiet, &lane->lock);
+    mw_spin_mutex_lock(&lane->lock);
+    quiet = is_quiet(lane);
+    if (!quiet)
+        lane->closer = &self;
+    lane_unlock(lane);
+    if (!quiet)
+        (void)waiter_sleep(&self, UINT64_MAX);
+
+    mw_spin_mutex_lock(&lane->lock); /* whoever told us has freed it */
     lane_check(lane);
-    has_ended = lane->has_ended;
-    ended = lane->ended;
-    mw_mutex_unlock(&lane->lock);
-
-    if (has_ended)
-        mw_thread_join(&ended); /* which has joined the one before it, and so on */
-    slots_fini(lane, lane->options.cap);
-    mw_cond_fini(&lane->quiet);
-    mw_mutex_fini(&lane->lock);
+    lane_unlock(lane);
+    if (lane->has_ended)
+        mw_thread_join(&lane->ended); /* which has joined the one before it, and so on */
+    mw_event_count_fini(&lane->sleepers);
+    job_queue_fini(&lane->queue);
     free(lane);
 }
 
 int mw_lane_submit(struct mw_lane *lane, struct mw_job *job)
 {
-    struct mw_lane *nobody = NULL;
-    int error = 0;
+    int queued = jobs_submit(lane, &job, 1);
 
-    if (job->fn == NULL)
-        return -EINVAL;
-    mw_mutex_lock(&lane->lock);
-    if (lane->closing)
-        error = -ESHUTDOWN;
-    else if (!atomic_compare_exchange_strong_explicit(&job->lane, &nobody, lane,
-                                                      memory_order_acquire, memory_order_relaxed))
-        error = -EBUSY; /* acquire: partner of job_let_go, when the job comes from another lane */
-    if (error != 0)
-        goto out;
+    return queued < 0 ? queued : 0;
+}
 
-    if (lane->queued == lane->options.queue_max) {
-        error = -EAGAIN;
-    } else {
-        job_push(lane, job);
-        /* Started under the lock: nobody may queue a job on the strength of a loop that then
-         * fails to start. */
-        if (loop_bring(lane) != 0 && lane->active == 0) {
-            job_unlink(lane, job);
-            error = -EAGAIN;
-        }
-    }
-    if (error != 0) {
-        job_let_go(job);
-        lane->rejected++;
-    } else {
-        lane->submitted++;
-    }
-    lane_check(lane);
-out:
-    mw_mutex_unlock(&lane->lock);
-    return error;
+int mw_lane_submit_batch(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count)
+{
+    return count > 0 ? jobs_submit(lane, jobs, count < INT_MAX ? count : INT_MAX) : 0;
 }
 
 int mw_lane_cancel(struct mw_lane *lane, struct mw_job *job)
 {
+    struct lane_waiter *waiters = NULL;
     void (*done)(struct mw_job *, int) = NULL;
-    int error = 0;
+    int error;
 
-    mw_mutex_lock(&lane->lock);
-    /* `lane` becomes and ceases to be this lane only under our lock, so relaxed will do */
-    if (atomic_load_explicit(&job->lane, memory_order_relaxed) != lane) {
-        error = -ENOENT;
-    } else if (job->state == MW_JOB_RUNNING) {
-        error = -EBUSY;
-    } else {
-        job_unlink(lane, job);
-        lane->cancelled++;
+    if (lane_is_foreign(lane))
+        return -EOWNERDEAD;
+    mw_spin_mutex_lock(&lane->lock);
+    lane_take_in(lane);
+    error = job_call_off(lane, job);
+    if (error == 0) {
+        waiters = waiters_detach(lane, job, NULL);
         done = job->done;
         job_let_go(job);
         lane_check(lane);
     }
-    mw_mutex_unlock(&lane->lock);
+    lane_unlock(lane);
     /* no loop is active for this one: whoever learns of it may free the lane at once */
     if (done != NULL)
         done(job, -ECANCELED);
+    waiters_wake(waiters);
     return error;
 }
 
-void mw_lane_snapshot(struct mw_lane *lane, struct mw_lane_stats *stats)
+bool mw_job_cancelled(const struct mw_job *job)
 {
-    memset(stats, 0, sizeof *stats);
-    mw_mutex_lock(&lane->lock);
-    stats_fill(lane, stats);
-    mw_mutex_unlock(&lane->lock);
-
-    memcpy(stats->name, lane->name, sizeof stats->name);
-    stats->wait_p50_ns = mw_histogram_quantile(&lane->waits, 0.50);
-    stats->wait_p99_ns = mw_histogram_quantile(&lane->waits, 0.99);
-    stats->wait_max_ns = mw_histogram_max(&lane->waits);
-    stats->run_p50_ns = mw_histogram_quantile(&lane->runs, 0.50);
-    stats->run_p99_ns = mw_histogram_quantile(&lane->runs, 0.99);
-    stats->run_max_ns = mw_histogram_max(&lane->runs);
+    /* acquire: what the canceller did before may be looked at; partner: job_call_off */
+    return (atomic_load_explicit(&job->state, memory_order_acquire) & JOB_CANCELLED) != 0;
 }
 
-const struct mw_histogram *mw_lane_wait_histogram(const struct mw_lane *lane)
+struct mw_lane *lane_own(void)
 {
-    return &lane->waits;
+    return own_lane;
 }
 
-const struct mw_histogram *mw_lane_run_histogram(const struct mw_lane *lane)
+bool lane_is_foreign(const struct mw_lane *lane)
 {
-    return &lane->runs;
+    return lane->generation != mw_process_generation();
+}
+
+void lane_unlock(struct mw_lane *lane)
+{
+    _Atomic uint32_t *word = lane->to_wake;
+
+    lane->to_wake = NULL;
+    mw_spin_mutex_unlock(&lane->lock);
+    if (word != NULL) /* it may be gone by now, see futex.h */
+        mw_futex_wake(word, 1);
+}
+
+void lane_take_in(struct mw_lane *lane)
+{
+    if (is_job(atomic_load_explicit(&lane->inbox, memory_order_relaxed)))
+        /* acquire: partner of the release in jobs_post */
+        posted_queue(lane, atomic_exchange_explicit(&lane->inbox, NULL, memory_order_acquire));
+}
+
+bool lane_has_queued(struct mw_lane *lane, const struct mw_job *job)
+{
+    uint64_t state;
+
+    return job_find(lane, job, &state) && (state & JOB_STAGE_MASK) == JOB_QUEUED;
+}
+
+void lane_quiet_check(struct mw_lane *lane)
+{
+    if (lane->closer != NULL && is_quiet(lane)) {
+        waiter_wake(lane->closer);
+        lane->closer = NULL;
+    }
 }
 
 static int options_fill(struct mw_lane_options *filled, const struct mw_lane_options *options)
@@ -294,7 +314,8 @@ static int options_fill(struct mw_lane_options *filled, const struct mw_lane_opt
         return -EINVAL;
     if ((filled->runner == MW_LANE_POOL) != (filled->pool != NULL))
         return -EINVAL;
-    if (filled->cap > MW_LANE_CAP_LIMIT || filled->nice < -1 || filled->nice > 19)
+    if (filled->cap > MW_LANE_CAP_LIMIT || filled->tenants_max > MW_LANE_TENANTS_LIMIT ||
+        filled->spin_us > MW_LANE_SPIN_US_MAX || filled->urgency > MW_LANE_EQUAL)
         return -EINVAL;
     if (filled->cap == 0)
         filled->cap = mw_cpus_effective();
@@ -306,99 +327,276 @@ static int options_fill(struct mw_lane_options *filled, const struct mw_lane_opt
         filled->stack_bytes = MW_LANE_STACK_BYTES_DEFAULT;
     if (filled->linger_ms == 0)
         filled->linger_ms = MW_LANE_LINGER_MS_DEFAULT;
-    if (filled->nice == 0)
-        filled->nice = MW_LANE_NICE_DEFAULT;
-    else if (filled->nice == -1)
-        filled->nice = 0;
+    if (filled->tenants_max == 0)
+        filled->tenants_max = 1;
+    if (filled->urgency == MW_LANE_YIELDING)
+        filled->urgency = YIELDING_IS;
     return 0;
 }
 
 /* The lane is still private to its maker: nothing here needs the lock. */
-static int slots_init(struct mw_lane *lane)
+static void slots_init(struct mw_lane *lane)
 {
-    for (unsigned i = 0; i < lane->options.cap; i++) {
-        struct slot *slot = &lane->slots[i];
-        int error = mw_cond_init(&slot->wake);
+    for (unsigned i = lane->options.cap; i > 0; i--) {
+        struct slot *slot = &lane->slots[i - 1];
 
-        if (error != 0) {
-            slots_fini(lane, i);
-            return error;
-        }
         slot->lane = lane;
         slot->item.fn = loop_on_pool;
         slot->next = lane->unused;
         lane->unused = slot;
     }
+}
+
+/* ---- submit ---- */
+
+/* Returns how many were queued, at least 1, or why the first was not. */
+static int jobs_submit(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count)
+{
+    unsigned granted;
+    unsigned claimed = 0;
+    uint64_t now;
+    int error = 0;
+
+    if (lane_is_foreign(lane))
+        return -EOWNERDEAD;
+    /* relaxed: a closing lane is seen here early, in jobs_post_locked for certain */
+    if (atomic_load_explicit(&lane->inbox, memory_order_relaxed) == CLOSED)
+        return -ESHUTDOWN;
+    granted = places_take(lane, count);
+    if (granted < count)
+        atomic_fetch_add_explicit(&lane->rejected, 1, memory_order_relaxed);
+    now = granted > 0 ? mw_clock_ns() : 0;
+    while (claimed < granted && error == 0) {
+        error = job_claim(lane, jobs[claimed], now);
+        claimed += error == 0;
+    }
+    if (claimed < granted)
+        places_return(lane, granted - claimed);
+    if (claimed == 0)
+        return error != 0 ? error : -EAGAIN;
+    return jobs_post(lane, jobs, claimed);
+}
+
+/* Make the job this lane's. The caller has a place for it. */
+static int job_claim(struct mw_lane *lane, struct mw_job *job, uint64_t now)
+{
+    struct mw_lane *nobody = NULL;
+
+    if (job->fn == NULL || !job_queue_fits(&lane->queue, job))
+        return -EINVAL;
+    /* acquire: partner of the release in job_let_go, maybe of another lane. Release: partner of the
+     * acquire in job_find, so that who finds the job here sees how it left the lane before. */
+    if (!atomic_compare_exchange_strong_explicit(&job->lane, &nobody, lane, memory_order_acq_rel,
+                                                 memory_order_relaxed))
+        return -EBUSY;
+    job->parent_leaf = mw_flow_current();
+    job->leaf = 0;
+    job->queued_ns = now;
+    job->started_ns = 0;
+    job->ended_ns = 0;
+    job->ran_on = MW_THREAD_HOST;
+    atomic_store_explicit(&job->state, mw_flow_next() << JOB_STATE_BITS | JOB_POSTED,
+                          memory_order_release); /* partner: job_find */
     return 0;
 }
 
-static void slots_fini(struct mw_lane *lane, unsigned count)
+/* Hand over jobs that were claimed. In an open inbox the push is the last touch of the lane. */
+static int jobs_post(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count)
 {
-    for (unsigned i = 0; i < count; i++)
-        mw_cond_fini(&lane->slots[i].wake);
+    struct mw_job *newest = atomic_load_explicit(&lane->inbox, memory_order_relaxed);
+
+    for (unsigned i = 1; i < count; i++)
+        jobs[i]->next = jobs[i - 1];
+    do {
+        if (newest == SHUT || newest == CLOSED)
+            return jobs_post_locked(lane, jobs, count);
+        jobs[0]->next = newest;
+        /* release: partner of the acquire in lane_take_in and inbox_settle */
+    } while (!atomic_compare_exchange_weak_explicit(&lane->inbox, &newest, jobs[count - 1],
+                                                    memory_order_release, memory_order_relaxed));
+    return (int)count;
+}
+
+/* Queue jobs and see that loops come for them. Threads are started under the lock: nobody may queue
+ * a job on the strength of a loop that then fails to start. */
+static int jobs_post_locked(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count)
+{
+    uint64_t now = jobs[0]->queued_ns;
+    int error = 0;
+
+    mw_spin_mutex_lock(&lane->lock);
+    lane_take_in(lane);
+    for (unsigned i = count; i > 1; i--)
+        jobs[i - 1]->next = jobs[i - 2];
+    jobs[0]->next = NULL;
+    posted_queue(lane, jobs[count - 1]);
+    if (lane->closing)
+        error = -ESHUTDOWN;
+    for (unsigned i = 0; i < count && error == 0; i++)
+        error = loop_bring(lane, now);
+    if (error != 0 && (lane->active == 0 || lane->closing)) {
+        for (unsigned i = 0; i < count; i++) {
+            job_queue_remove(&lane->queue, jobs[i]);
+            job_let_go(jobs[i]);
+        }
+        places_return(lane, count);
+        if (!lane->closing)
+            atomic_fetch_add_explicit(&lane->rejected, 1, memory_order_relaxed);
+        error = lane->closing ? -ESHUTDOWN : -EAGAIN;
+    } else {
+        error = 0;
+    }
+    inbox_settle(lane);
+    lane_check(lane);
+    lane_unlock(lane);
+    return error != 0 ? error : (int)count;
+}
+
+/* Take up to `wanted` places in the queue. Returns how many there were. */
+static unsigned places_take(struct mw_lane *lane, unsigned wanted)
+{
+    /* All relaxed: these are numbers. Who knows that a job has left, by its done(), knows the
+     * `taken` that came before it. */
+    uint64_t places = atomic_load_explicit(&lane->places, memory_order_relaxed);
+    unsigned granted;
+
+    do {
+        uint64_t end =
+            lane->options.queue_max + atomic_load_explicit(&lane->taken_seen, memory_order_relaxed);
+
+        if (places + wanted > end) { /* look at the line that loops write only when it matters */
+            uint64_t taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+
+            atomic_store_explicit(&lane->taken_seen, taken, memory_order_relaxed);
+            end = lane->options.queue_max + taken;
+        }
+        if (places >= end)
+            return 0;
+        granted = end - places < wanted ? (unsigned)(end - places) : wanted;
+    } while (!atomic_compare_exchange_weak_explicit(&lane->places, &places, places + granted,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return granted;
+}
+
+static void places_return(struct mw_lane *lane, unsigned count)
+{
+    atomic_fetch_sub_explicit(&lane->places, count, memory_order_relaxed);
+}
+
+/* ---- the inbox ---- */
+
+/* Open or shut the inbox as the invariant has it; what lay in it is queued. To be called wherever
+ * it may have to shut. */
+static void inbox_settle(struct mw_lane *lane)
+{
+    struct mw_job *found = atomic_load_explicit(&lane->inbox, memory_order_relaxed);
+    bool open = is_awaited(lane);
+    struct mw_job *wanted = lane->closing ? CLOSED : open ? NULL : SHUT;
+
+    if (found == wanted || (wanted == NULL && is_job(found)))
+        return;
+    /* acquire: partner of the release in jobs_post. Release: whoever posts into what is open now
+     * owes nothing to what was before, so it has no partner but itself. */
+    found = atomic_exchange_explicit(&lane->inbox, wanted, memory_order_acq_rel);
+    if (is_job(found))
+        posted_queue(lane, found);
+}
+
+/* Whether a loop will look at what is posted, and bring the next loop if there is one to bring. */
+static bool is_awaited(const struct mw_lane *lane)
+{
+    return lane->active == lane->options.cap || (lane->parked > 0 && lane->waking) ||
+           lane->spinning;
+}
+
+/* Queue the list that starts with its newest, oldest first. */
+static void posted_queue(struct mw_lane *lane, struct mw_job *newest)
+{
+    struct mw_job *oldest = NULL;
+
+    while (newest != NULL) {
+        struct mw_job *next = newest->next;
+
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        struct mw_job *next = oldest->next;
+        uint64_t state = atomic_load_explicit(&oldest->state, memory_order_relaxed);
+
+        atomic_store_explicit(&oldest->state, (state & ~JOB_STAGE_MASK) | JOB_QUEUED,
+                              memory_order_release); /* partner: job_find */
+        job_queue_push(&lane->queue, oldest);
+        oldest = next;
+    }
+}
+
+static bool is_job(const struct mw_job *word)
+{
+    return word != NULL && word != SHUT && word != CLOSED;
 }
 
 /* ---- loops ---- */
 
-/* See that a loop comes for the job just queued, if one is wanted and allowed. */
-static int loop_bring(struct mw_lane *lane)
+/* See that a loop comes for a job just queued, if one is wanted and allowed. */
+static int loop_bring(struct mw_lane *lane, uint64_t now)
 {
     struct slot *slot;
     int error;
 
     if (!loop_wanted(lane))
         return 0;
-    if (lane->parked != NULL) {
-        thread_wake(lane);
+    if (lane->parked > 0) {
+        thread_call(lane, now);
         return 0;
     }
-    slot = loop_reserve(lane);
+    slot = loop_reserve(lane, now);
     error = loop_launch(slot);
     if (error != 0)
         loop_roll_back(lane, slot);
     return error;
 }
 
-/* The loop of `slot` looks at the queue for the first time: bring the next one if there is more
- * than it can take itself. That one is launched without the lock, which is safe because this loop
- * is active meanwhile, and kind because this thread may be a slow one (nice 19). */
-static void loop_arrive(struct mw_lane *lane, struct slot *slot)
+/* A loop looks at the queue for the first time: bring the next one if there is more than it can
+ * take itself. That one is launched without the lock, which is safe because this loop is active
+ * meanwhile, and kind because this thread may be a slow one (SCHED_IDLE). */
+static void loop_arrive(struct mw_lane *lane)
 {
-    if (slot->woken) {
-        slot->woken = false;
-        lane->waking = false;
-    }
-    if (loop_wanted(lane)) { /* this loop still counts as coming, for the job it will take */
-        if (lane->parked != NULL) {
-            thread_wake(lane);
-        } else {
-            struct slot *next = loop_reserve(lane);
-            int error;
+    inbox_settle(lane); /* it was woken: who posts from now on must look for himself */
+    lane_take_in(lane);
+    if (loop_wanted(lane) && lane->parked == 0) { /* it still counts as coming, for its own job */
+        struct slot *next = loop_reserve(lane, mw_clock_ns());
+        int error;
 
-            mw_mutex_unlock(&lane->lock);
-            error = loop_launch(next);
-            mw_mutex_lock(&lane->lock);
-            if (error != 0)
-                loop_roll_back(lane, next);
-        }
+        inbox_settle(lane);
+        lane_unlock(lane);
+        error = loop_launch(next);
+        mw_spin_mutex_lock(&lane->lock);
+        if (error != 0)
+            loop_roll_back(lane, next);
+        inbox_settle(lane);
     }
+    if (loop_wanted(lane) && lane->parked > 0)
+        thread_call(lane, mw_clock_ns());
     lane->coming--;
+    inbox_settle(lane);
 }
 
 static bool loop_wanted(const struct mw_lane *lane)
 {
-    if (lane->queued <= lane->coming || lane->active == lane->options.cap)
+    if (lane->queue.queued <= lane->coming || lane->active == lane->options.cap)
         return false;
-    return lane->parked == NULL || !lane->waking;
+    return lane->parked == 0 || !lane->waking;
 }
 
-static struct slot *loop_reserve(struct mw_lane *lane)
+static struct slot *loop_reserve(struct mw_lane *lane, uint64_t now)
 {
     struct slot *slot = lane->unused;
 
-    assert(slot != NULL); /* cap slots, and active < cap */
+    assert(slot != NULL); /* cap slots; active < cap, and nothing is parked */
     lane->unused = slot->next;
-    slot->woken = false;
+    slot->called_ns = now;
     lane->active++;
     lane->coming++;
     if (lane->options.runner == MW_LANE_DEDICATED)
@@ -409,8 +607,10 @@ static struct slot *loop_reserve(struct mw_lane *lane)
 static int loop_launch(struct slot *slot)
 {
     const struct mw_lane_options *options = &slot->lane->options;
-    struct mw_thread_options thread_options = {
-        .kind = MW_THREAD_LANE, .stack_bytes = options->stack_bytes, .nice = options->nice};
+    struct mw_thread_options thread_options = {.kind = MW_THREAD_LANE,
+                                               .stack_bytes = options->stack_bytes,
+                                               .nice = options->urgency == MW_LANE_NICE_19 ? 19 : 0,
+                                               .idle = options->urgency == MW_LANE_IDLE};
     struct mw_thread thread; /* thread_main notes itself which thread it is */
     uint64_t leaf;
     int error;
@@ -434,6 +634,43 @@ static void loop_roll_back(struct mw_lane *lane, struct slot *slot)
     slot_release(lane, slot);
 }
 
+/* The loop found nothing: watch the inbox for a moment, if the host wants that and no other loop
+ * does so. It is open meanwhile, and this loop counts as coming, so a submit costs nobody a lock or
+ * a wake. Returns whether there is work. */
+static bool loop_spin(struct mw_lane *lane)
+{
+    uint64_t end_ns;
+
+    if (lane->spin_ns == 0 || lane->spinning || lane->closing)
+        return false;
+    lane->spinning = true;
+    lane->coming++;
+    inbox_settle(lane);
+    lane_unlock(lane);
+    end_ns = mw_clock_ns() + lane->spin_ns;
+    do {
+        for (int i = 0;
+             i < SPINS && atomic_load_explicit(&lane->inbox, memory_order_relaxed) == NULL; i++)
+            mw_cpu_relax();
+    } while (atomic_load_explicit(&lane->inbox, memory_order_relaxed) == NULL &&
+             mw_clock_ns() < end_ns);
+    mw_spin_mutex_lock(&lane->lock);
+    lane->spinning = false;
+    loop_arrive(lane);
+    return lane->queue.queued > 0;
+}
+
+/* The loop found nothing: let it end, unless something was posted since. */
+static bool loop_end(struct mw_lane *lane)
+{
+    lane->active--;
+    inbox_settle(lane);
+    if (lane->queue.queued == 0)
+        return true;
+    lane->active++;
+    return false;
+}
+
 /* One quantum of a loop, as an item of the shared pool. After the unlock the lane may be gone. */
 static void loop_on_pool(struct mw_pool_item *item)
 {
@@ -442,18 +679,16 @@ static void loop_on_pool(struct mw_pool_item *item)
     bool more;
 
     own_lane = lane;
-    mw_mutex_lock(&lane->lock);
-    loop_arrive(lane, slot);
+    mw_spin_mutex_lock(&lane->lock);
+    loop_arrive(lane);
     do {
-        more = jobs_run(lane, QUANTUM_LEAVES, mw_clock_ns() + QUANTUM_NS);
+        more = jobs_run(lane, slot, QUANTUM_LEAVES, mw_clock_ns() + QUANTUM_NS);
     } while (more && loop_yield(lane, slot) != 0);
-    if (!more) {
-        lane->active--;
+    if (!more)
         slot_release(lane, slot);
-    }
     lane_check(lane);
-    mw_mutex_unlock(&lane->lock);
     own_lane = NULL;
+    lane_unlock(lane);
 }
 
 /* Another worker may pick the item up at once; it then waits for the lock that we hold. */
@@ -461,8 +696,10 @@ static int loop_yield(struct mw_lane *lane, struct slot *slot)
 {
     int error = mw_pool_yield(lane->options.pool, &slot->item);
 
-    if (error == 0)
+    if (error == 0) {
+        slot->called_ns = mw_clock_ns();
         lane->coming++;
+    }
     return error;
 }
 
@@ -476,51 +713,99 @@ static void thread_main(void *arg)
     bool has_before;
 
     own_lane = lane;
-    mw_mutex_lock(&lane->lock);
+    mw_spin_mutex_lock(&lane->lock);
     slot->thread.os = pthread_self();
     do {
-        loop_arrive(lane, slot);
-        jobs_run(lane, UINT_MAX, UINT64_MAX);
-        lane->active--;
+        loop_arrive(lane);
+        jobs_run(lane, slot, UINT_MAX, UINT64_MAX);
     } while (thread_park(lane, slot));
     has_before = thread_leave(lane, slot, &before);
-    mw_mutex_unlock(&lane->lock);
+    lane_unlock(lane);
     if (has_before)
         mw_thread_join(&before);
 }
 
-static void thread_wake(struct mw_lane *lane)
+/* Wake a parked thread, as soon as the lock is free. */
+static void thread_call(struct mw_lane *lane, uint64_t now)
 {
-    struct slot *slot = lane->parked;
-
-    lane->parked = slot->next;
-    slot->next = NULL;
-    slot->woken = true;
+    assert(!lane->waking && lane->to_wake == NULL);
     lane->waking = true;
+    lane->waking_called_ns = now;
+    lane->parked--;
     lane->active++;
     lane->coming++;
-    mw_cond_signal(&slot->wake);
+    lane->to_wake = lane->options.cap > 1 ? mw_event_count_choose_one(&lane->sleepers)
+                                          : thread_mark_alone(lane);
 }
 
 /* Linger for more work. Returns false when the thread should end. */
 static bool thread_park(struct mw_lane *lane, struct slot *slot)
 {
     uint64_t deadline = mw_clock_ns() + lane->options.linger_ms * MW_NS_PER_MS;
-    struct slot **link = &lane->parked;
     bool in_time = true;
 
-    if (lane->closing)
-        return false;
-    slot->next = lane->parked;
-    lane->parked = slot;
-    while (!slot->woken && !lane->closing && in_time)
-        in_time = mw_cond_wait_until(&slot->wake, &lane->lock, deadline);
-    if (slot->woken)
+    lane->parked++;
+    inbox_settle(lane);
+    while (!lane->waking && !lane->closing && in_time)
+        in_time = lane->options.cap > 1 ? thread_sleep(lane, slot, deadline)
+                                        : thread_sleep_alone(lane, slot, deadline);
+    if (lane->waking) { /* whomever it was meant for */
+        lane->waking = false;
+        slot->called_ns = lane->waking_called_ns;
         return true;
-    while (*link != slot)
-        link = &(*link)->next;
-    *link = slot->next;
+    }
+    lane->parked--;
     return false;
+}
+
+/* Sleep until called; false: the time was up. The announcement comes before the lock is freed, and
+ * callers hold it, so there is no further look between prepare and wait: the caller's was it. */
+static bool thread_sleep(struct mw_lane *lane, struct slot *slot, uint64_t deadline_ns)
+{
+    struct mw_event_key key = mw_event_count_prepare(&lane->sleepers);
+    enum mw_event_outcome outcome;
+
+    lane_unlock(lane);
+    outcome = mw_event_count_wait(&lane->sleepers, key, &slot->waiter, 0, deadline_ns);
+    mw_spin_mutex_lock(&lane->lock);
+    return outcome != MW_EVENT_TIMED_OUT;
+}
+
+/* The same for a lane's only thread: one word, and nobody to tell apart. */
+static bool thread_sleep_alone(struct mw_lane *lane, struct slot *slot, uint64_t deadline_ns)
+{
+    _Atomic uint32_t *word = &slot->waiter.futex;
+    uint32_t down = DOWN;
+    bool in_time = true;
+
+    atomic_store_explicit(word, DOWN, memory_order_relaxed); /* the lock orders it */
+    lane_unlock(lane);
+    /* relaxed: what the caller did is read under the lock */
+    if (atomic_compare_exchange_strong_explicit(word, &down, ASLEEP, memory_order_relaxed,
+                                                memory_order_relaxed))
+        while (in_time && atomic_load_explicit(word, memory_order_relaxed) == ASLEEP)
+            in_time = mw_futex_wait(word, ASLEEP, deadline_ns);
+    mw_spin_mutex_lock(&lane->lock);
+    return in_time;
+}
+
+/* Returns the word to wake, NULL if the thread does not sleep. */
+static _Atomic uint32_t *thread_mark_alone(struct mw_lane *lane)
+{
+    _Atomic uint32_t *word = &lane->slots[0].waiter.futex;
+
+    return atomic_exchange_explicit(word, WOKEN, memory_order_relaxed) == ASLEEP ? word : NULL;
+}
+
+/* Send all parked threads home. */
+static void threads_dismiss(struct mw_lane *lane)
+{
+    if (lane->parked == 0)
+        return;
+    if (lane->options.cap > 1)
+        mw_event_count_notify_all(&lane->sleepers);
+    else
+        lane->to_wake = thread_mark_alone(lane);
 }
 
 /* Give the slot back and take the place of the last thread that left. Returns true, and that
@@ -542,150 +827,217 @@ static void slot_release(struct mw_lane *lane, struct slot *slot)
 {
     slot->next = lane->unused;
     lane->unused = slot;
-    if (lane->active == 0 && lane->threads == 0)
-        mw_cond_broadcast(&lane->quiet);
+    lane_quiet_check(lane);
+}
+
+static bool is_quiet(const struct mw_lane *lane)
+{
+    return lane->active == 0 && lane->threads == 0 && lane->waiting == 0;
 }
 
 /* ---- jobs ---- */
 
-/* Run jobs until the queue is empty (false), or `count_max` of them ran or the time is up (true).
- * The lock is free while a job runs. */
-static bool jobs_run(struct mw_lane *lane, unsigned count_max, uint64_t until_ns)
+/* Run jobs until the queue is empty, and end the loop under the same lock (false); or until
+ * `count_max` of them ran or the time is up (true). The lock is free while a job runs. */
+static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max, uint64_t until_ns)
 {
-    uint64_t now = 0;
+    struct round round = {.is_first = true, .called_ns = slot->called_ns};
+    unsigned count = 0;
 
-    for (unsigned count = 0; lane->head != NULL; count++) {
-        if (count >= count_max || now >= until_ns)
-            return true;
-        now = job_run_next(lane);
-    }
+    do {
+        struct mw_job *job;
+
+        while ((job = job_take(lane, slot, &round)) != NULL) {
+            job_run(lane, slot, job, &round);
+            if (++count < count_max && round.now < until_ns)
+                continue;
+            lane_take_in(lane);
+            if (lane->queue.queued > 0)
+                return true;
+        }
+    } while (loop_spin(lane) || !loop_end(lane));
     return false;
 }
 
-/* Take the oldest job, run it or drop it as expired, and hand it back. Returns the time. */
-static uint64_t job_run_next(struct mw_lane *lane)
+static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct round *round)
 {
-    enum mw_thread_kind kind = mw_thread_kind_current();
-    struct mw_job *job = lane->head;
-    uint64_t now = mw_clock_ns();
-    int status;
+    struct mw_job *job;
+    uint64_t state;
 
-    job_unlink(lane, job);
-    if (job->deadline_ns != 0 && now >= job->deadline_ns) {
-        lane->expired++;
-        job_return(lane, job, -ETIMEDOUT);
-        return now;
+    lane_take_in(lane);
+    job = job_queue_take(&lane->queue);
+    if (job == NULL)
+        return NULL;
+    add(&lane->taken, 1);
+    lane->busy++;
+    slot->job = job;
+    round->has_expired = false;
+    if (job->deadline_ns != 0) {
+        round->now = mw_clock_ns();
+        round->ticks = mw_clock_ticks();
+        round->has_expired = round->now >= job->deadline_ns;
     }
-    job->state = MW_JOB_RUNNING;
-    lane->started++;
-    lane->running++;
-    if (lane->running_peak < lane->running)
-        lane->running_peak = lane->running;
-    lane_check(lane);
-    mw_mutex_unlock(&lane->lock);
+    state = atomic_load_explicit(&job->state, memory_order_relaxed);
+    atomic_store_explicit(&job->state, (state & ~JOB_STAGE_MASK) | JOB_RUNNING,
+                          memory_order_release); /* partner: job_find */
+    if (round->has_expired) {
+        lane->expired++;
+    } else {
+        atomic_store_explicit(&slot->in_fn, true, memory_order_relaxed); /* read under the lock */
+        if (lane->running_peak < lane->busy)
+            lane->running_peak = lane->busy;
+    }
+    return job;
+}
 
-    status = job_call(lane, job, now);
-    now = job->ended_ns;
+/* Run the job or drop it as expired, hand it back, and account for it. The lock is free meanwhile,
+ * and taken again only once. */
+static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
+                    struct round *round)
+{
+    void (*done)(struct mw_job *, int) = job->done;
+    enum mw_job_priority priority = job->priority;
+    uint32_t tenant = job->tenant;
+    uint64_t run_ns = 0;
+    int status = -ETIMEDOUT;
 
-    mw_mutex_lock(&lane->lock);
-    lane->running--;
-    lane->completed++;
-    lane->ran_on[kind]++;
-    job_return(lane, job, status);
-    return now;
+    lane_unlock(lane);
+    if (!round->has_expired) {
+        status = job_call(slot, job, round);
+        run_ns = job->ended_ns - job->started_ns;
+    }
+    job_let_go(job);
+    if (done != NULL)
+        done(job, status);
+    mw_spin_mutex_lock(&lane->lock);
+    slot->job = NULL;
+    lane->busy--;
+    if (!round->has_expired) {
+        lane->run_mean_ns =
+            lane->run_mean_ns == 0
+                ? run_ns
+                : lane->run_mean_ns - lane->run_mean_ns / MEAN_RUNS + run_ns / MEAN_RUNS;
+        job_queue_charge(&lane->queue, priority, tenant, run_ns);
+    }
+    if (lane->waiters != NULL)
+        waiters_release(lane, job);
 }
 
 /* Run fn() under the job's own leaf id. */
-static int job_call(struct mw_lane *lane, struct mw_job *job, uint64_t now)
+static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
 {
     uint64_t before;
     int status;
 
-    job->started_ns = now;
+    if (!mw_clock_is_near(round->ticks)) /* else it follows the one before at once */
+        round->now = mw_clock_ns();
+    job->started_ns = round->now;
     job->ran_on = mw_thread_kind_current();
-    job->leaf = mw_flow_next();
+    job->leaf = atomic_load_explicit(&job->state, memory_order_relaxed) >> JOB_STATE_BITS;
     if (job->ran_on == MW_THREAD_POOL)
         mw_flow_arrive(job->parent_leaf);
-    mw_histogram_record(&lane->waits, now - job->queued_ns);
+    add(&slot->stats.started, 1);
 
     before = mw_flow_enter(job->leaf);
     status = job->fn(job);
     mw_flow_enter(before);
 
     job->ended_ns = mw_clock_ns();
-    mw_histogram_record(&lane->runs, job->ended_ns - now);
+    round->now = job->ended_ns;
+    round->ticks = mw_clock_ticks();
+    job_count(slot, job, round);
+    round->is_first = false;
+    /* release: partner of the acquire in the snapshot */
+    atomic_store_explicit(&slot->in_fn, false, memory_order_release);
     return status;
 }
 
-/* Hand `job` back to its owner, from a loop. The lock is free while done() runs; without a done()
- * the job may be gone as soon as it is let go. */
-static void job_return(struct mw_lane *lane, struct mw_job *job, int status)
+static void job_count(struct slot *slot, const struct mw_job *job, const struct round *round)
 {
-    void (*done)(struct mw_job *, int) = job->done;
+    struct slot_stats *stats = &slot->stats;
+    uint64_t wait_ns = job->started_ns - job->queued_ns;
 
-    job_let_go(job);
-    if (done == NULL)
-        return;
-    lane_check(lane);
-    mw_mutex_unlock(&lane->lock);
-    done(job, status);
-    mw_mutex_lock(&lane->lock);
+    add(&stats->completed, 1);
+    add(&stats->ran_on[job->ran_on], 1);
+    mw_histogram_record_alone(&stats->runs, job->ended_ns - job->started_ns);
+    if (!round->is_first) {
+        mw_histogram_record_alone(&stats->later_waits, wait_ns);
+    } else {
+        uint64_t slot_ns =
+            round->called_ns > job->queued_ns ? round->called_ns - job->queued_ns : 0;
+
+        if (slot_ns > wait_ns)
+            slot_ns = wait_ns;
+        mw_histogram_record_alone(&stats->first_waits, wait_ns);
+        mw_histogram_record_alone(&stats->slot_waits, slot_ns);
+        mw_histogram_record_alone(&stats->worker_waits, wait_ns - slot_ns);
+    }
 }
 
-/* The last touch of a job. Under the lane's lock. */
+/* The last touch of a job. */
 static void job_let_go(struct mw_job *job)
 {
-    job->state = MW_JOB_IDLE;
-    /* release: partner of the acquire in mw_lane_submit, maybe to another lane */
+    atomic_store_explicit(&job->state, JOB_IDLE, memory_order_relaxed); /* the next line orders */
+    /* release: partner of the acquire in job_claim, maybe of another lane */
     atomic_store_explicit(&job->lane, NULL, memory_order_release);
 }
 
-static void job_push(struct mw_lane *lane, struct mw_job *job)
+/* Whether the job is in this lane, and in which state. It may leave at any time while it runs, and
+ * be in another lane at once; but as long as it is queued here, the lock keeps it. */
+static bool job_find(const struct mw_lane *lane, const struct mw_job *job, uint64_t *state)
 {
-    job->state = MW_JOB_QUEUED;
-    job->parent_leaf = mw_flow_current();
-    job->leaf = 0;
-    job->queued_ns = mw_clock_ns();
-    job->started_ns = 0;
-    job->ended_ns = 0;
-    job->ran_on = MW_THREAD_HOST;
-    job->next = NULL;
-    job->prev = lane->tail;
-    if (lane->tail != NULL)
-        lane->tail->next = job;
-    else
-        lane->head = job;
-    lane->tail = job;
-    lane->queued++;
+    uint64_t again;
+
+    do {
+        *state = atomic_load_explicit(&job->state, memory_order_acquire);
+        /* acquire: partner of the release in job_claim, so that `again` is no older than it */
+        if (atomic_load_explicit(&job->lane, memory_order_acquire) != lane)
+            return false;
+        again = atomic_load_explicit(&job->state, memory_order_acquire);
+    } while (*state != again); /* it has moved on between: not often, for each time is one step */
+    return true;
 }
 
-static void job_unlink(struct mw_lane *lane, struct mw_job *job)
+/* Take a job out of the queue, or ask it to stop. */
+static int job_call_off(struct mw_lane *lane, struct mw_job *job)
 {
-    if (job->prev != NULL)
-        job->prev->next = job->next;
-    else
-        lane->head = job->next;
-    if (job->next != NULL)
-        job->next->prev = job->prev;
-    else
-        lane->tail = job->prev;
-    job->prev = NULL;
-    job->next = NULL;
-    lane->queued--;
+    uint64_t state;
+
+    while (job_find(lane, job, &state)) {
+        if ((state & JOB_STAGE_MASK) == JOB_QUEUED) {
+            job_withdraw(lane, job);
+            return 0;
+        }
+        if ((state & JOB_STAGE_MASK) != JOB_RUNNING)
+            return -ENOENT; /* its submit has not come to an end */
+        /* release: partner of the acquire in mw_job_cancelled */
+        if (atomic_compare_exchange_strong_explicit(&job->state, &state, state | JOB_CANCELLED,
+                                                    memory_order_release, memory_order_relaxed))
+            return -EBUSY;
+    }
+    return -ENOENT;
+}
+
+/* It will not be run. */
+static void job_withdraw(struct mw_lane *lane, struct mw_job *job)
+{
+    job_queue_remove(&lane->queue, job);
+    add(&lane->taken, 1);
+    lane->cancelled++;
 }
 
 /* Empty the queue. Returns, linked by `next`, those jobs that have a done() to call; the others may
  * be gone once the lock is. */
-static struct mw_job *jobs_take_all(struct mw_lane *lane)
+static struct mw_job *jobs_take_all(struct mw_lane *lane, struct lane_waiter **waiters)
 {
     struct mw_job *first = NULL;
     struct mw_job **link = &first;
+    struct mw_job *job;
 
-    while (lane->head != NULL) {
-        struct mw_job *job = lane->head;
-
-        job_unlink(lane, job);
+    while ((job = job_queue_take(&lane->queue)) != NULL) {
+        add(&lane->taken, 1);
         lane->cancelled++;
+        *waiters = waiters_detach(lane, job, *waiters);
         if (job->done != NULL) {
             *link = job;
             link = &job->next;
@@ -707,37 +1059,23 @@ static void jobs_cancel(struct mw_job *first)
 
 /* ---- inspection ---- */
 
-static void stats_fill(const struct mw_lane *lane, struct mw_lane_stats *stats)
-{
-    bool dedicated = lane->options.runner == MW_LANE_DEDICATED;
-
-    stats->runner = lane->options.runner;
-    stats->cap = lane->options.cap;
-    stats->queue_max = lane->options.queue_max;
-    stats->queued = lane->queued;
-    stats->running = lane->running;
-    stats->running_peak = lane->running_peak;
-    stats->threads = dedicated ? lane->threads : lane->active;
-    stats->submitted = lane->submitted;
-    stats->started = lane->started;
-    stats->completed = lane->completed;
-    stats->rejected = lane->rejected;
-    stats->cancelled = lane->cancelled;
-    stats->expired = lane->expired;
-    stats->start_failures = lane->start_failures;
-    stats->ran_on_lane = lane->ran_on[MW_THREAD_LANE];
-    stats->ran_on_pool = lane->ran_on[MW_THREAD_POOL];
-    if (lane->head != NULL)
-        stats->oldest_queued_ns = mw_clock_ns() - lane->head->queued_ns;
-}
-
 static void lane_check(const struct mw_lane *lane)
 {
-    assert(lane->queued == 0 || lane->active > 0);
-    assert((lane->queued == 0) == (lane->head == NULL));
-    assert(lane->queued <= lane->options.queue_max);
-    assert(lane->running <= lane->active);
+    const struct mw_job *inbox = atomic_load_explicit(&lane->inbox, memory_order_relaxed);
+
+    assert(lane->queue.queued == 0 || lane->active > 0);
+    assert(lane->busy <= lane->active);
     assert(lane->active <= lane->options.cap);
     assert(lane->coming <= lane->active);
-    assert(lane->options.runner != MW_LANE_DEDICATED || lane->active <= lane->threads);
+    assert(inbox == SHUT || inbox == CLOSED || is_awaited(lane));
+    assert(lane->options.runner != MW_LANE_DEDICATED ||
+           lane->active + lane->parked <= lane->threads);
+}
+
+/* Of a counter with one writer at a time. */
+static void add(_Atomic uint64_t *counter, uint64_t n)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+
+    atomic_store_explicit(counter, value + n, memory_order_relaxed);
 }

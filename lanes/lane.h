@@ -6,13 +6,20 @@
  * lane), or workers of the shared pool (an IO pool). That makes the pool-run lane an honest
  * negative control for the dedicated one: same code, same cap, other runner.
  *
+ * Which job is next: interactive before normal before batch; but a class that has jobs and was
+ * passed over MW_LANE_PASSES_MAX times in a row goes next, so none starves. Within a class the
+ * tenants take turns by deficit round robin (Shreedhar and Varghese, 1995), charged with measured
+ * run time; within a tenant the oldest job is first.
+ *
  * Ownership:  a job stays the caller's; the lane borrows it from a successful submit until done()
  *             is called, and does not touch it after. No allocation per job.
  * Threads:    submit and cancel from any thread; fn() and done() on the thread that ran the job;
  *             for a cancelled job done() runs on the thread that cancelled.
- * Bounds:     queue_max waiting jobs, cap running ones; both fixed at mw_lane_new.
+ * Bounds:     queue_max waiting jobs, cap running ones, tenants_max tenants; fixed at mw_lane_new.
  * Promise:    fn runs once or never. After a successful submit done() fires exactly once; after a
- *             refused one it never fires. */
+ *             refused one it never fires.
+ * Fork:       a lane belongs to the process that made it. In a forked child submit, cancel and
+ *             wait return -EOWNERDEAD and mw_lane_free returns at once: make a new lane there. */
 #ifndef MILLWRIGHT_LANE_H
 #define MILLWRIGHT_LANE_H
 
@@ -27,8 +34,11 @@
 #define MW_LANE_CAP_LIMIT           1024u
 #define MW_LANE_QUEUE_MAX_DEFAULT   1024u
 #define MW_LANE_STACK_BYTES_DEFAULT (UINT64_C(64) << 20) /* clang recurses; reserved, not used */
-#define MW_LANE_NICE_DEFAULT        19
 #define MW_LANE_LINGER_MS_DEFAULT   5000u
+#define MW_LANE_TENANTS_LIMIT       1024u
+#define MW_LANE_PASSES_MAX          16u
+#define MW_LANE_SHARE_QUANTUM_NS    UINT64_C(10000000) /* run time per tenant and turn */
+#define MW_LANE_SPIN_US_MAX         10u
 
 struct mw_lane;
 
@@ -37,13 +47,20 @@ enum mw_lane_runner {
     MW_LANE_POOL           /* workers of options.pool */
 };
 
-enum mw_job_state { MW_JOB_IDLE = 0, MW_JOB_QUEUED, MW_JOB_RUNNING };
+enum mw_job_priority {
+    MW_JOB_NORMAL = 0, /* zero bytes are a normal job */
+    MW_JOB_INTERACTIVE,
+    MW_JOB_BATCH,
+    MW_JOB_PRIORITIES /* how many there are */
+};
 
 struct mw_job {
     /* set by the caller; the whole struct starts as zero bytes */
     int (*fn)(struct mw_job *job);                /* the leaf; its return is handed to done() */
     void (*done)(struct mw_job *job, int status); /* may be NULL */
     uint64_t deadline_ns; /* on mw_clock_ns: not started by then, done(-ETIMEDOUT); 0: never */
+    enum mw_job_priority priority;
+    uint32_t tenant; /* whose share it uses, below options.tenants_max */
     /* written by the lane, readable in fn() and done() */
     uint64_t queued_ns;         /* when it was submitted */
     uint64_t started_ns;        /* when fn was called; 0: never */
@@ -51,10 +68,19 @@ struct mw_job {
     enum mw_thread_kind ran_on; /* recorded kind of the thread that ran fn */
     uint64_t leaf;              /* this run's id, see flow.h */
     /* private */
-    _Atomic(struct mw_lane *) lane; /* the lane that has it; NULL: none */
     struct mw_job *prev, *next;
+    _Atomic(struct mw_lane *) lane; /* the lane that has it; NULL: none */
+    _Atomic uint64_t state;         /* this submit's id, and how far it has come */
     uint64_t parent_leaf;
-    enum mw_job_state state;
+};
+
+/* How a lane's threads compete for the CPUs. docs/measurements.md has the figures behind the
+ * default. */
+enum mw_lane_urgency {
+    MW_LANE_YIELDING = 0, /* the default: gives way to pool workers and the loop at once */
+    MW_LANE_NICE_19,      /* SCHED_OTHER at nice 19 */
+    MW_LANE_IDLE,         /* SCHED_IDLE: runs when nobody else wants to */
+    MW_LANE_EQUAL         /* as the process's other threads */
 };
 
 /* Zero means the default of each. */
@@ -65,9 +91,13 @@ struct mw_lane_options {
     unsigned cap;         /* default: effective CPUs; at most MW_LANE_CAP_LIMIT */
     unsigned queue_max;   /* default MW_LANE_QUEUE_MAX_DEFAULT */
     /* MW_LANE_DEDICATED only */
-    size_t stack_bytes; /* default MW_LANE_STACK_BYTES_DEFAULT */
-    int nice;           /* -1: 0, the creator's own class; 0: default MW_LANE_NICE_DEFAULT; ..19 */
-    unsigned linger_ms; /* an idle thread waits this long before it ends; default 5000 */
+    size_t stack_bytes;           /* default MW_LANE_STACK_BYTES_DEFAULT */
+    enum mw_lane_urgency urgency; /* how its threads compete with the rest of the host */
+    unsigned linger_ms;           /* an idle thread waits this long before it ends; default 5000 */
+    unsigned spin_us; /* one idle thread spins this long before it sleeps; 0 (default): none;
+                         at most MW_LANE_SPIN_US_MAX, and never on one CPU */
+    /* both */
+    unsigned tenants_max; /* default 1: everybody is tenant 0; at most MW_LANE_TENANTS_LIMIT */
 };
 
 struct mw_lane_stats {
@@ -77,7 +107,7 @@ struct mw_lane_stats {
     unsigned queue_max;
     unsigned queued;
     unsigned running;      /* leaves inside fn() */
-    unsigned running_peak; /* the most at once so far; never above cap */
+    unsigned running_peak; /* the most loops at once in fn() or done() so far; never above cap */
     unsigned threads;      /* dedicated: alive threads; pool: drain loops */
     uint64_t submitted;
     uint64_t started;
@@ -89,6 +119,13 @@ struct mw_lane_stats {
     uint64_t ran_on_lane;      /* leaves run on threads of kind MW_THREAD_LANE */
     uint64_t ran_on_pool;      /* leaves run on threads of kind MW_THREAD_POOL */
     uint64_t oldest_queued_ns; /* age of the job that has waited longest; 0 when none waits */
+    uint64_t queued_by_priority[MW_JOB_PRIORITIES];
+    /* Pool-run: the wait until the lane had a slot for the job, and from then until a worker of the
+     * pool took it. A lane that is too small shows in the first, a starved pool in the second.
+     * Dedicated: worker waits are those for a thread to start or wake. */
+    uint64_t slot_wait_p50_ns, slot_wait_p99_ns, slot_wait_max_ns;
+    uint64_t worker_wait_p50_ns, worker_wait_p99_ns, worker_wait_max_ns;
+    unsigned waiting_for_worker; /* loops that were called for and have not come yet */
     uint64_t wait_p50_ns, wait_p99_ns, wait_max_ns;
     uint64_t run_p50_ns, run_p99_ns, run_max_ns;
 };
@@ -112,11 +149,34 @@ void mw_lane_free(struct mw_lane *lane, bool cancel_queued);
  * Runs on: any thread, also inside fn() and done(). Does not block (it may start a thread). */
 int mw_lane_submit(struct mw_lane *lane, struct mw_job *job);
 
+/* Queue `count` jobs with one look at the lane, in order, as mw_lane_submit would one by one.
+ * Returns how many were queued (the first of them, all of them unless the lane is full, closing or
+ * a job is refused), or what mw_lane_submit returns for the first when none was. Runs as that. */
+int mw_lane_submit_batch(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count);
+
 /* Take `job` back if it has not started: done(-ECANCELED) runs on this thread before the return.
- * Returns 0, -EBUSY (it runs already: it will finish and call done itself) or -ENOENT (it is not
- * in this lane). The caller keeps `job` alive during the call.
- * Runs on: any thread, but not with a lock held that done() takes. Does not block. */
+ * Returns 0, -EBUSY (it runs already: its cancel token is set, it will finish and call done) or
+ * -ENOENT (it is not in this lane). The caller keeps `job` alive during the call. Runs on: any
+ * thread, but not with a lock held that done() takes. Does not block. */
 int mw_lane_cancel(struct mw_lane *lane, struct mw_job *job);
+
+/* Whether the running job was asked to stop: a long leaf looks now and then, and returns early.
+ * Runs on: the thread inside fn(). Does not block. */
+bool mw_job_cancelled(const struct mw_job *job);
+
+/* Wait until `job` has left the lane and its done() has returned.
+ * Returns 0 (also when it left before; a done() that mw_lane_cancel calls on another thread may
+ * then still run), -ETIMEDOUT at `deadline_ns` on mw_clock_ns (UINT64_MAX: never), or -EDEADLK at
+ * once: inside a leaf of a dedicated lane, always; inside a leaf of a pool-run lane, when the lanes
+ * that wait for each other would form a circle (a lane and itself included). The caller keeps `job`
+ * alive meanwhile; one whose done() releases it cannot be waited for. Runs on: any thread but the
+ * loop's. Blocks. */
+int mw_lane_wait(struct mw_lane *lane, struct mw_job *job, uint64_t deadline_ns);
+
+/* How long a normal job queued now would likely wait: what is queued and running, times the mean
+ * run time, over the cap. For a Retry-After. 0 while a thread is free.
+ * Runs on: any thread. Holds the lane's lock for a moment. */
+uint64_t mw_lane_wait_estimate_ns(struct mw_lane *lane);
 
 /* What the lane does and did. Runs on: any thread. Holds the lane's lock for a moment. */
 void mw_lane_snapshot(struct mw_lane *lane, struct mw_lane_stats *stats);

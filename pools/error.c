@@ -33,6 +33,7 @@ static const struct {
     {ENOSYS, "this system cannot do it"},
     {ENOTDIR, "a part of the path is not a directory"},
     {ENOTSUP, "not supported"},
+    {EOWNERDEAD, "it belongs to the process before the fork: make a new one in the child"},
     {EPERM, "not permitted"},
     {EPIPE, "the other side has gone"},
     {EPROTO, "the other side broke the protocol"},

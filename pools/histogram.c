@@ -10,6 +10,7 @@
 static size_t bucket_of(uint64_t value);
 static uint64_t bucket_top(size_t bucket);
 static uint64_t load(const _Atomic uint64_t *counter);
+static void store(_Atomic uint64_t *counter, uint64_t value);
 
 void mw_histogram_record(struct mw_histogram *histogram, uint64_t value)
 {
@@ -21,6 +22,42 @@ void mw_histogram_record(struct mw_histogram *histogram, uint64_t value)
         ;
     atomic_fetch_add_explicit(&histogram->counts[bucket_of(value)], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&histogram->sum, value, memory_order_relaxed);
+}
+
+void mw_histogram_record_alone(struct mw_histogram *histogram, uint64_t value)
+{
+    mw_histogram_record_times(histogram, value, 1);
+}
+
+void mw_histogram_record_times(struct mw_histogram *histogram, uint64_t value, uint64_t times)
+{
+    _Atomic uint64_t *count = &histogram->counts[bucket_of(value)];
+
+    if (times == 0)
+        return;
+    if (load(&histogram->max) < value)
+        store(&histogram->max, value);
+    store(count, load(count) + times);
+    store(&histogram->sum, load(&histogram->sum) + value * times);
+}
+
+void mw_histogram_add(struct mw_histogram *into, const struct mw_histogram *from)
+{
+    uint64_t max = load(&from->max);
+
+    if (load(&into->max) < max)
+        store(&into->max, max);
+    for (size_t i = 0; i < MW_HISTOGRAM_BUCKETS; i++)
+        store(&into->counts[i], load(&into->counts[i]) + load(&from->counts[i]));
+    store(&into->sum, load(&into->sum) + load(&from->sum));
+}
+
+void mw_histogram_copy(struct mw_histogram *into, const struct mw_histogram *from)
+{
+    store(&into->max, load(&from->max));
+    for (size_t i = 0; i < MW_HISTOGRAM_BUCKETS; i++)
+        store(&into->counts[i], load(&from->counts[i]));
+    store(&into->sum, load(&from->sum));
 }
 
 uint64_t mw_histogram_count(const struct mw_histogram *histogram)
@@ -94,4 +131,9 @@ static uint64_t bucket_top(size_t bucket)
 static uint64_t load(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void store(_Atomic uint64_t *counter, uint64_t value)
+{
+    atomic_store_explicit(counter, value, memory_order_relaxed);
 }

@@ -24,6 +24,19 @@ struct mw_histogram {
 /* Count one value (by convention nanoseconds). Runs on: any thread. Does not block. */
 void mw_histogram_record(struct mw_histogram *histogram, uint64_t value);
 
+/* As record, by the histogram's only writer at a time: without a locked instruction. */
+void mw_histogram_record_alone(struct mw_histogram *histogram, uint64_t value);
+
+/* The same for `times` equal values. */
+void mw_histogram_record_times(struct mw_histogram *histogram, uint64_t value, uint64_t times);
+
+/* Add what `from` holds. Nobody else writes `into` meanwhile. */
+void mw_histogram_add(struct mw_histogram *into, const struct mw_histogram *from);
+
+/* Make `into` show what `from` holds; a reader never sees less than before if `from` is no less.
+ * Nobody else writes `into` meanwhile. */
+void mw_histogram_copy(struct mw_histogram *into, const struct mw_histogram *from);
+
 /* How many values were recorded. */
 uint64_t mw_histogram_count(const struct mw_histogram *histogram);
 

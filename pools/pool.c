@@ -11,6 +11,7 @@
  *     the one before it, so submitters never wait for a thread to end. */
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -21,6 +22,7 @@
 #include "flow.h"
 #include "mutex.h"
 #include "pool.h"
+#include "process.h"
 #include "thread.h"
 
 struct worker {
@@ -30,13 +32,14 @@ struct worker {
     struct mw_thread thread;
     struct mw_cond wake; /* signalled when `woken` is set or the pool closes */
     bool woken;
-    bool slow;    /* its nice value is above the process's, see worker_is_slow */
+    bool slow;    /* less urgent than the process's first thread, see worker_is_slow */
     bool yielded; /* the item that it runs has called mw_pool_yield */
 };
 
 struct mw_pool {
     /* immutable */
     struct mw_pool_options limits; /* with the defaults filled in */
+    unsigned generation;           /* of the process that made it */
 
     struct mw_mutex lock; /* guards all below, and the workers' fields */
     struct mw_pool_item *head;
@@ -62,6 +65,7 @@ struct mw_pool {
 /* The worker that the calling thread is; NULL on other threads. */
 static _Thread_local struct worker *self;
 
+static bool is_foreign(const struct mw_pool *pool);
 static int limits_fill(struct mw_pool_options *limits, const struct mw_pool_options *options);
 static int workers_init(struct mw_pool *pool);
 static void workers_fini(struct mw_pool *pool, unsigned count);
@@ -85,10 +89,13 @@ int mw_pool_new(struct mw_pool **out, const struct mw_pool_options *options)
 
     if (error != 0)
         return error;
+    if (mw_process_watch() != 0)
+        return -ENOMEM;
     pool = calloc(1, sizeof *pool + limits.max_threads * sizeof *pool->workers);
     if (pool == NULL)
         return -ENOMEM;
     pool->limits = limits;
+    pool->generation = mw_process_generation();
     error = mw_mutex_init(&pool->lock);
     if (error != 0)
         goto no_lock;
@@ -115,8 +122,8 @@ void mw_pool_free(struct mw_pool *pool)
     struct mw_thread ended;
     bool has_ended;
 
-    if (pool == NULL)
-        return;
+    if (pool == NULL || is_foreign(pool))
+        return; /* its workers and whoever held its lock are not in this process: leave it */
     assert(self == NULL || self->pool != pool);
     mw_mutex_lock(&pool->lock);
     pool->closing = true;
@@ -142,6 +149,8 @@ int mw_pool_submit(struct mw_pool *pool, struct mw_pool_item *item)
     int error = 0;
 
     assert(item->fn != NULL);
+    if (is_foreign(pool))
+        return -EOWNERDEAD;
     mw_mutex_lock(&pool->lock);
     if (pool->pending == pool->limits.queue_max ||
         (worker_bring(pool) != 0 && pool->threads == 0)) {
@@ -180,6 +189,9 @@ void mw_pool_snapshot(struct mw_pool *pool, struct mw_pool_stats *stats)
 {
     uint64_t now;
 
+    *stats = (struct mw_pool_stats){0};
+    if (is_foreign(pool))
+        return;
     mw_mutex_lock(&pool->lock);
     now = mw_clock_ns();
     *stats = (struct mw_pool_stats){
@@ -195,6 +207,12 @@ void mw_pool_snapshot(struct mw_pool *pool, struct mw_pool_stats *stats)
         .oldest_pending_ns = pool->head != NULL ? now - pool->head->queued_ns : 0,
     };
     mw_mutex_unlock(&pool->lock);
+}
+
+/* Made by a process of which this one is a forked child. */
+static bool is_foreign(const struct mw_pool *pool)
+{
+    return pool->generation != mw_process_generation();
 }
 
 static int limits_fill(struct mw_pool_options *limits, const struct mw_pool_options *options)
@@ -304,11 +322,14 @@ static void worker_main(void *arg)
         mw_thread_join(&before);
 }
 
-/* A worker that a lane's thread had to start (from done(), say) inherits that thread's nice value,
- * and without privilege cannot lower it. It serves the moment's need; then it leaves rather than
- * park, so that a pool never fills up with workers that run only when nobody else does. */
+/* A worker that a lane's thread had to start (from done(), say) inherits that thread's policy and
+ * nice value, and without privilege cannot raise itself. It serves the moment's need; then it
+ * leaves rather than park, so that a pool never fills up with workers that run only when nobody
+ * else does. */
 static bool worker_is_slow(void)
 {
+    if (sched_getscheduler(0) == SCHED_IDLE && sched_getscheduler(getpid()) != SCHED_IDLE)
+        return true;
     return getpriority(PRIO_PROCESS, (id_t)gettid()) > getpriority(PRIO_PROCESS, (id_t)getpid());
 }
 

@@ -8,7 +8,9 @@
  *             not touch it again.
  * Threads:    submit and snapshot from any thread, also from inside an item. Workers are named
  *             mw-pool and record the kind MW_THREAD_POOL.
- * Bounds:     queue_max waiting items, max_threads workers; both fixed at mw_pool_new. */
+ * Bounds:     queue_max waiting items, max_threads workers; both fixed at mw_pool_new.
+ * Fork:       in a forked child submit returns -EOWNERDEAD, and free leaves the pool as it is, on
+ *             purpose: make a new one there. */
 #ifndef MILLWRIGHT_POOL_H
 #define MILLWRIGHT_POOL_H
 

@@ -1,6 +1,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -9,6 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "census.h"
+#include "flow.h"
 #include "thread.h"
 
 #define NAME_BYTES_MAX 15
@@ -19,6 +22,7 @@ struct entry {
     char name[NAME_BYTES_MAX + 1];
     enum mw_thread_kind kind;
     int nice;
+    bool idle;
     void (*fn)(void *arg);
     void *arg;
 };
@@ -34,13 +38,14 @@ static const char *const kind_names[MW_THREAD_KINDS] = {
  * for people, publishing nothing: relaxed order, no partner. */
 static _Atomic unsigned alive[MW_THREAD_KINDS];
 
-static _Thread_local enum mw_thread_kind current_kind;
+static _Thread_local enum mw_thread_kind current_kind MW_THREAD_LOCAL_NEAR;
 
 static struct entry *entry_new(const struct mw_thread_options *options);
 static int create(pthread_t *thread, size_t stack_bytes, struct entry *entry);
 static void *run_entry(void *arg);
 static void block_signals(sigset_t *before);
 static void set_name(const char *name);
+static void set_urgency(int nice, bool idle);
 static void must(int error);
 
 int mw_thread_start(struct mw_thread *thread, const struct mw_thread_options *options,
@@ -64,12 +69,16 @@ int mw_thread_start(struct mw_thread *thread, const struct mw_thread_options *op
     entry->arg = arg;
 
     atomic_fetch_add_explicit(&alive[options->kind], 1, memory_order_relaxed);
+    mw_census_starting();
     error = create(&thread->os, options->stack_bytes, entry);
     if (error != 0) {
+        mw_census_not_started();
         atomic_fetch_sub_explicit(&alive[options->kind], 1, memory_order_relaxed);
         free(entry);
+        return error;
     }
-    return error;
+    mw_flow_note(MW_FLOW_THREAD_START, mw_flow_current());
+    return 0;
 }
 
 void mw_thread_join(struct mw_thread *thread)
@@ -81,6 +90,7 @@ void mw_thread_adopt(enum mw_thread_kind kind)
 {
     assert((unsigned)kind < MW_THREAD_KINDS);
     current_kind = kind;
+    mw_census_enter(kind, false);
     if (kind != MW_THREAD_HOST) /* what the host calls its threads is its own affair */
         set_name(kind_names[kind]);
 }
@@ -109,6 +119,7 @@ static struct entry *entry_new(const struct mw_thread_options *options)
         return NULL;
     entry->kind = options->kind;
     entry->nice = options->nice;
+    entry->idle = options->idle;
     return entry;
 }
 
@@ -128,9 +139,12 @@ static int create(pthread_t *thread, size_t stack_bytes, struct entry *entry)
         error = pthread_attr_setstacksize(&attributes, stack_bytes);
     }
     if (error == 0) {
+        uint64_t leaf = mw_flow_enter(0); /* our threads flow from nobody */
+
         block_signals(&before);
         error = pthread_create(thread, &attributes, run_entry, entry);
         must(pthread_sigmask(SIG_SETMASK, &before, NULL));
+        mw_flow_enter(leaf);
     }
     must(pthread_attr_destroy(&attributes));
     return -error;
@@ -142,10 +156,11 @@ static void *run_entry(void *arg)
 
     free(arg);
     current_kind = entry.kind;
+    mw_census_enter(entry.kind, true);
     set_name(entry.name);
-    /* Linux keeps a nice value per thread. Where it may not be lowered, the thread runs anyway. */
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), entry.nice);
+    set_urgency(entry.nice, entry.idle);
     entry.fn(entry.arg);
+    mw_census_leave();
     atomic_fetch_sub_explicit(&alive[entry.kind], 1, memory_order_relaxed);
     return NULL;
 }
@@ -167,6 +182,22 @@ static void set_name(const char *name)
 {
     /* a name helps people; a sandbox that forbids it is no reason to stop */
     (void)pthread_setname_np(pthread_self(), name);
+}
+
+/* Linux keeps a policy and a nice value per thread, and a new one has its creator's, which may be a
+ * lane's. So both are set from what the process's first thread has; but never a real-time policy,
+ * which is for threads that were written for it. Where one may not be had, the thread runs anyway.
+ */
+static void set_urgency(int nice, bool idle)
+{
+    const struct sched_param none = {0};
+    int policy = idle ? SCHED_IDLE : sched_getscheduler(getpid());
+    int sum = getpriority(PRIO_PROCESS, (id_t)getpid()) + nice;
+
+    if (policy != SCHED_IDLE && policy != SCHED_BATCH)
+        policy = SCHED_OTHER;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), sum < NICE_MAX ? sum : NICE_MAX);
+    (void)sched_setscheduler(0, policy, &none); /* 0: this thread */
 }
 
 static void must(int error)

@@ -1,8 +1,8 @@
 /* thread.h - named threads that record what they are at their entry.
  *
- * A new Linux thread inherits its creator's name, nice value and signal mask, so reading any of
- * them back proves nothing. Each thread of ours sets all of them first thing, and records its
- * *kind*; audits and the `thread` field of an answer use that recorded kind (seed 002).
+ * A new Linux thread inherits its creator's name, scheduling policy, nice value and signal mask, so
+ * reading any of them back proves nothing. Each thread of ours sets all of them first thing, and
+ * records its *kind*; audits and the `thread` field of an answer use that recorded kind (seed 002).
  *
  * Ownership:  a struct mw_thread is the caller's storage, from start until join.
  * Threads:    start and join from any thread; join blocks.
@@ -11,6 +11,7 @@
 #define MILLWRIGHT_THREAD_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* What a thread is for. The host's own threads are MW_THREAD_HOST unless they say otherwise. */
@@ -26,8 +27,13 @@ struct mw_thread_options {
     const char *name; /* 1..15 bytes; NULL means the kind's own name */
     enum mw_thread_kind kind;
     size_t stack_bytes; /* 0 means the system's default; reserved, not committed */
-    int nice;           /* 0..19, added to nothing: the thread's own nice value */
+    int nice;           /* 0..19, added to the nice value of the process's first thread */
+    bool idle; /* SCHED_IDLE: runs when no other thread wants to; else as the first thread */
 };
+
+/* For thread-local variables that are used for each job: found at a fixed distance, also in a
+ * shared library. That room is small, so only for a few words. */
+#define MW_THREAD_LOCAL_NEAR __attribute__((tls_model("initial-exec")))
 
 struct mw_thread {
     pthread_t os;
@@ -36,7 +42,8 @@ struct mw_thread {
 /* Start a thread that runs fn(arg) with every signal blocked but those that a fault of its own
  * raises (SIGSEGV and its like), so that the host's crash handler still sees them.
  * Returns 0, -EINVAL (name or nice out of range), -EAGAIN or -ENOMEM (the system has no room).
- * A nice value that the system refuses is ignored: it is a hint, never a reason to lose work.
+ * A nice value or policy that the system refuses is ignored: it is a hint, never a reason to lose
+ * work. Without privilege a thread cannot leave SCHED_IDLE if it inherited that.
  * Runs on: any thread. Blocks only as long as the system takes to create a thread. */
 int mw_thread_start(struct mw_thread *thread, const struct mw_thread_options *options,
                     void (*fn)(void *arg), void *arg);

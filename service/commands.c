@@ -26,7 +26,7 @@ static const struct mw_setting serve_table[] = {
     {"data", 0, MW_SETTING_TEXT, AT(data), 0, 0, NULL, "DIR",
      "where artifacts are stored ($XDG_STATE_HOME/millwright)"},
     {"config", 0, MW_SETTING_TEXT, AT(config), 0, 0, NULL, "FILE",
-     "read these settings from [serve] in FILE first"},
+     "read settings from [serve] and [lane NAME] in FILE first"},
     {"lane-cap", 0, MW_SETTING_NUMBER, AT(lane_cap), 1, 1024, NULL, "N",
      "compiles at once (the effective CPUs)"},
     {"lane-queue", 0, MW_SETTING_NUMBER, AT(lane_queue), 1, 1000000, NULL, "N",
@@ -49,6 +49,8 @@ static const struct mw_setting serve_table[] = {
      "longest timeout_ms that a request gets (120000)"},
     {"grace-ms", 0, MW_SETTING_NUMBER, AT(grace_ms), 0, 3600000, NULL, "MS",
      "time to finish requests after SIGTERM (30000)"},
+    {"lane", 0, MW_SETTING_LANE, AT(lanes), 0, 0, NULL, "NAME.KEY=VALUE",
+     "an option of a lane, as files.cap=8; docs/lanes.md lists them"},
     {"emit-lane", 0, MW_SETTING_CHOICE, AT(emit_lane), 0, 0, "dedicated|pool", "RUNNER",
      "dedicated; `pool` shows what the lane prevents"},
     {"help", 'h', MW_SETTING_SWITCH, AT(help), 0, 0, NULL, NULL, "print this"},
@@ -92,12 +94,12 @@ static const struct mw_command commands[] = {
 
 struct mw_settings mw_serve_settings_of(struct mw_serve_settings *values)
 {
-    return (struct mw_settings){"serve", serve_table, COUNT(serve_table), values};
+    return (struct mw_settings){"serve", serve_table, COUNT(serve_table), values, NULL};
 }
 
 struct mw_settings mw_compile_settings_of(struct mw_compile_settings *values)
 {
-    return (struct mw_settings){"compile", compile_table, COUNT(compile_table), values};
+    return (struct mw_settings){"compile", compile_table, COUNT(compile_table), values, NULL};
 }
 
 const struct mw_command *mw_command_find(const char *name)

@@ -23,6 +23,7 @@ struct mw_serve_settings {
     unsigned timeout_max_ms;
     unsigned grace_ms;
     unsigned emit_lane; /* 0: dedicated, 1: pool */
+    struct mw_lane_settings lanes;
     unsigned help;
 };
 

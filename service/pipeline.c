@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <millwright/audit.h>
 #include <millwright/clock.h>
 #include <millwright/error.h>
 #include <stdlib.h>
@@ -154,7 +155,7 @@ int mw_pipeline_submit(struct mw_pipeline *pipeline, char *body, size_t body_byt
     ticket->arrived_ns = mw_clock_ns();
     ticket->body = body;
     ticket->body_bytes = body_bytes;
-    int error = mw_step_start(&ticket->step, pipeline->parts.mailbox, pipeline->parts.files,
+    int error = mw_step_start(&ticket->step, pipeline->parts.adapter, pipeline->parts.files,
                               work_prefix, after_prefix);
     if (error) {
         lane_refused(problem, pipeline->parts.files, "files", error);
@@ -248,7 +249,7 @@ static void after_prefix(struct mw_step *step, int status)
         return;
     }
     ticket_board(ticket, flight);
-    int error = mw_step_start(&flight->step, pipeline->parts.mailbox, pipeline->parts.store_io,
+    int error = mw_step_start(&flight->step, pipeline->parts.adapter, pipeline->parts.store_io,
                               work_lookup, after_lookup);
     if (error) {
         struct mw_problem problem;
@@ -285,7 +286,7 @@ static void after_lookup(struct mw_step *step, int status)
         mw_log("store: looking up %s failed: %s; compiling it anew", flight->submission->key.text,
                mw_strerror(status));
     }
-    int error = mw_step_start(&flight->step, pipeline->parts.mailbox, pipeline->parts.cpu,
+    int error = mw_step_start(&flight->step, pipeline->parts.adapter, pipeline->parts.cpu,
                               work_leaf, after_leaf);
     if (error) {
         struct mw_problem problem;
@@ -298,6 +299,7 @@ static void after_lookup(struct mw_step *step, int status)
 static int work_leaf(struct mw_step *step)
 {
     struct mw_flight *flight = FLIGHT_OF(step);
+    (void)mw_audit_expect(MW_THREAD_LANE); /* counted, never a reason to fail a compile */
     return mw_compile(flight->pipeline->parts.toolchain, flight->submission->options,
                       &flight->submission->request, &flight->result);
 }
@@ -306,10 +308,10 @@ static void after_leaf(struct mw_step *step, int status)
 {
     struct mw_flight *flight = FLIGHT_OF(step);
     struct mw_pipeline *pipeline = flight->pipeline;
-    flight->ran_on = step->job.ran_on;
-    flight->queued_ns = step->job.queued_ns;
-    flight->started_ns = step->job.started_ns;
-    flight->ended_ns = step->job.ended_ns;
+    flight->ran_on = step->req.job.ran_on;
+    flight->queued_ns = step->req.job.queued_ns;
+    flight->started_ns = step->req.job.started_ns;
+    flight->ended_ns = step->req.job.ended_ns;
     struct mw_problem problem;
     if (status == -E2BIG) {
         mw_problem_set(&problem, MW_PROBLEM_TOO_LARGE, "artifact",
@@ -330,7 +332,7 @@ static void after_leaf(struct mw_step *step, int status)
         pipeline->stats.compiled++;
     else
         pipeline->stats.failed++;
-    int error = mw_step_start(&flight->step, pipeline->parts.mailbox, pipeline->parts.store_io,
+    int error = mw_step_start(&flight->step, pipeline->parts.adapter, pipeline->parts.store_io,
                               work_keep, after_keep);
     if (error) {
         lane_refused(&problem, pipeline->parts.store_io, "store", error);
@@ -458,7 +460,7 @@ static void ticket_render(struct mw_ticket *ticket)
 {
     struct mw_pipeline *pipeline = ticket->pipeline;
     ticket->state = TICKET_RENDER;
-    int error = mw_step_start(&ticket->step, pipeline->parts.mailbox, pipeline->parts.files,
+    int error = mw_step_start(&ticket->step, pipeline->parts.adapter, pipeline->parts.files,
                               work_render, after_render);
     if (error) {
         lane_refused(&ticket->problem, pipeline->parts.files, "files", error);

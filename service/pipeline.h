@@ -29,11 +29,10 @@
 #include <uv.h>
 
 #include <millwright/emit.h>
-#include <millwright/lane.h>
+#include <millwright/lane_uv.h>
 #include <millwright/store.h>
 #include <millwright/toolchain.h>
 
-#include "mailbox.h"
 #include "problem.h"
 
 struct mw_pipeline;
@@ -42,7 +41,7 @@ struct mw_ticket;
 /* What the pipeline works with; all of it outlives the pipeline. */
 struct mw_pipeline_parts {
     uv_loop_t *loop;
-    struct mw_mailbox *mailbox;
+    struct mw_lane_uv *adapter; /* brings steps back to the loop */
     struct mw_toolchain *toolchain;
     struct mw_store *store;
     struct mw_pool *pool;     /* for the snapshot in time-out answers */

@@ -1,7 +1,8 @@
 #include "report.h"
 
+#include <millwright/audit.h>
 #include <millwright/clock.h>
-#include <millwright/flow.h>
+#include <millwright/error.h>
 #include <millwright/thread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -45,10 +46,18 @@ static const struct number pool_numbers[] = {
        "Age of the item that has waited longest"),
 };
 
+#define AT_PRIORITY(priority)                                                                      \
+    (offsetof(struct mw_lane_stats, queued_by_priority) + (priority) * sizeof(uint64_t))
+
 static const struct number lane_numbers[] = {
     UNSIGNED(mw_lane_stats, cap, "lane_cap", "gauge", "Leaves that may run at once"),
     UNSIGNED(mw_lane_stats, queue_max, "lane_queue_max", "gauge", "Jobs that may wait"),
     UNSIGNED(mw_lane_stats, queued, "lane_queued", "gauge", "Jobs that wait for a slot"),
+    {"queued_interactive", AT_PRIORITY(MW_JOB_INTERACTIVE), NUMBER_U64, NULL, NULL, NULL},
+    {"queued_normal", AT_PRIORITY(MW_JOB_NORMAL), NUMBER_U64, NULL, NULL, NULL},
+    {"queued_batch", AT_PRIORITY(MW_JOB_BATCH), NUMBER_U64, NULL, NULL, NULL},
+    UNSIGNED(mw_lane_stats, waiting_for_worker, "lane_waiting_for_worker", "gauge",
+             "Loops that were called for and that no worker or thread has taken up yet"),
     UNSIGNED(mw_lane_stats, running, "lane_running", "gauge", "Leaves that run"),
     UNSIGNED(mw_lane_stats, running_peak, "lane_running_peak", "gauge",
              "The most leaves that ran at once"),
@@ -67,12 +76,45 @@ static const struct number lane_numbers[] = {
         "Leaves run on pool workers"),
     NS(mw_lane_stats, oldest_queued, "lane_oldest_queued_seconds",
        "Age of the job that has waited longest"),
+    NS(mw_lane_stats, slot_wait_p50, "lane_slot_wait_p50_seconds",
+       "Median wait until the lane had a slot for the job"),
+    NS(mw_lane_stats, slot_wait_p99, "lane_slot_wait_p99_seconds",
+       "99th percentile of the wait until the lane had a slot for the job"),
+    NS(mw_lane_stats, slot_wait_max, "lane_slot_wait_max_seconds",
+       "Longest wait until the lane had a slot for the job"),
+    NS(mw_lane_stats, worker_wait_p50, "lane_worker_wait_p50_seconds",
+       "Median wait from the slot until a worker or thread took the job"),
+    NS(mw_lane_stats, worker_wait_p99, "lane_worker_wait_p99_seconds",
+       "99th percentile of the wait from the slot until a worker or thread took the job"),
+    NS(mw_lane_stats, worker_wait_max, "lane_worker_wait_max_seconds",
+       "Longest wait from the slot until a worker or thread took the job"),
     NS(mw_lane_stats, wait_p50, NULL, NULL),
     NS(mw_lane_stats, wait_p99, NULL, NULL),
     NS(mw_lane_stats, wait_max, NULL, NULL),
     NS(mw_lane_stats, run_p50, NULL, NULL),
     NS(mw_lane_stats, run_p99, NULL, NULL),
     NS(mw_lane_stats, run_max, NULL, NULL),
+};
+
+static const struct number audit_numbers[] = {
+    {"tasks", offsetof(struct mw_audit, census.tasks), NUMBER_UNSIGNED, "audit_tasks", "gauge",
+     "Threads of the process, all in all"},
+    {"starting", offsetof(struct mw_audit, census.starting), NUMBER_UNSIGNED, "audit_starting",
+     "gauge", "Threads of ours on their way, which may show as strangers for moments"},
+    {"strangers", offsetof(struct mw_audit, census.strangers), NUMBER_UNSIGNED, "audit_strangers",
+     "gauge", "Threads of libraries: of no kind of ours, and not the initial one"},
+    U64(mw_audit, expectations, "audit_expectations_total", "counter",
+        "Leaves that said where they should run"),
+    U64(mw_audit, wrong_expectations, "audit_wrong_expectations_total", "counter",
+        "Leaves that ran elsewhere than they said"),
+    U64(mw_audit, strayed, "audit_strayed_total", "counter",
+        "Leaves that compute and ran on other threads than a lane's own"),
+    U64(mw_audit, escapes, "leaf_escapes_total", "counter",
+        "Items that began under a leaf and ran on a pool worker"),
+    U64(mw_audit, thread_starts, "audit_thread_starts_total", "counter",
+        "Threads of ours that were started under a leaf"),
+    U64(mw_audit, foreign_starts, "audit_foreign_starts_total", "counter",
+        "Threads of libraries that were started under a leaf"),
 };
 
 static const struct number pipeline_numbers[] = {
@@ -113,7 +155,11 @@ static void write_lanes(FILE *out, struct mw_lane *const *lanes, size_t count);
 static void write_lane_histograms(FILE *out, struct mw_lane *const *lanes, size_t count,
                                   const char *metric,
                                   const struct mw_histogram *(*of)(const struct mw_lane *));
-static void write_threads(FILE *out);
+static void write_audit(FILE *out, const struct mw_registry *registry);
+static void write_kinds(FILE *out, const char *metric, const char *help, enum mw_thread_kind first,
+                        const unsigned *counts);
+static json_t *kinds_json(enum mw_thread_kind first, const unsigned *counts);
+static json_t *strangers_json(const struct mw_census *census);
 
 json_t *mw_report_pool(struct mw_pool *pool)
 {
@@ -142,10 +188,33 @@ json_t *mw_report_lanes(struct mw_lane *const *lanes, size_t count)
     return list;
 }
 
-char *mw_report_metrics(struct mw_pool *pool, struct mw_lane *const *lanes, size_t lane_count,
+json_t *mw_report_audit(const struct mw_registry *registry)
+{
+    struct mw_audit audit;
+    char finding[256];
+    int error = mw_audit_report(&audit, registry);
+    const char *found = mw_audit_finding(&audit, finding, sizeof finding);
+    json_t *object = numbers_json(audit_numbers, COUNT(audit_numbers), &audit);
+    if (!object)
+        return NULL;
+    json_object_set_new(object, "foreign_starts_seen", json_boolean(audit.foreign_starts_seen));
+    json_object_set_new(object, "finding", found ? json_string(found) : json_null());
+    json_object_set_new(object, "threads", kinds_json(MW_THREAD_HOST, audit.census.threads));
+    json_object_set_new(object, "heirs", kinds_json(MW_THREAD_LOOP, audit.census.heirs));
+    json_object_set_new(object, "stranger_list", strangers_json(&audit.census));
+    if (error)
+        json_object_set_new(object, "census_error", json_string(mw_strerror(error)));
+    return object;
+}
+
+char *mw_report_metrics(struct mw_pool *pool, const struct mw_registry *registry,
                         const struct mw_pipeline_stats *pipeline,
                         const struct mw_store_stats *store)
 {
+    struct mw_lane *lanes[MW_REGISTRY_LANES_MAX];
+    size_t lane_count = mw_registry_count(registry);
+    for (unsigned i = 0; i < lane_count; i++)
+        lanes[i] = mw_registry_at(registry, i);
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -159,7 +228,7 @@ char *mw_report_metrics(struct mw_pool *pool, struct mw_lane *const *lanes, size
     write_lane_histograms(out, lanes, lane_count, "lane_run_seconds", mw_lane_run_histogram);
     write_numbers(out, pipeline_numbers, COUNT(pipeline_numbers), pipeline);
     write_numbers(out, store_numbers, COUNT(store_numbers), store);
-    write_threads(out);
+    write_audit(out, registry);
     bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {
         free(text);
@@ -255,14 +324,46 @@ static void write_lane_histograms(FILE *out, struct mw_lane *const *lanes, size_
     }
 }
 
-static void write_threads(FILE *out)
+static void write_audit(FILE *out, const struct mw_registry *registry)
 {
-    write_head(out, "threads", "gauge", "Threads by the kind that each recorded at its entry");
-    for (int kind = MW_THREAD_POOL; kind < MW_THREAD_KINDS; kind++)
-        fprintf(out, "millwright_threads{kind=\"%s\"} %u\n",
-                mw_thread_kind_name((enum mw_thread_kind)kind),
-                mw_thread_count((enum mw_thread_kind)kind));
-    write_head(out, "leaf_escapes_total", "counter",
-               "Items that began under a leaf and ran on a pool worker");
-    fprintf(out, "millwright_leaf_escapes_total %llu\n", (unsigned long long)mw_flow_escapes());
+    struct mw_audit audit;
+    (void)mw_audit_report(&audit, registry); /* GET /v1/audit tells why the threads are missing */
+    write_numbers(out, audit_numbers, COUNT(audit_numbers), &audit);
+    write_kinds(out, "threads", "Threads by the kind that each recorded at its entry",
+                MW_THREAD_HOST, audit.census.threads);
+    write_kinds(out, "audit_heirs", "Strangers that bear the name of a kind of ours",
+                MW_THREAD_LOOP, audit.census.heirs);
+}
+
+static void write_kinds(FILE *out, const char *metric, const char *help, enum mw_thread_kind first,
+                        const unsigned *counts)
+{
+    write_head(out, metric, "gauge", help);
+    for (int kind = (int)first; kind < MW_THREAD_KINDS; kind++)
+        fprintf(out, "millwright_%s{kind=\"%s\"} %u\n", metric,
+                mw_thread_kind_name((enum mw_thread_kind)kind), counts[kind]);
+}
+
+static json_t *kinds_json(enum mw_thread_kind first, const unsigned *counts)
+{
+    json_t *object = json_object();
+    for (int kind = (int)first; object && kind < MW_THREAD_KINDS; kind++)
+        json_object_set_new(object, mw_thread_kind_name((enum mw_thread_kind)kind),
+                            json_integer(counts[kind]));
+    return object;
+}
+
+/* A name is what its thread made it: bytes that are no UTF-8 leave it out. */
+static json_t *strangers_json(const struct mw_census *census)
+{
+    json_t *list = json_array();
+    for (unsigned i = 0; list && i < census->listed; i++) {
+        json_t *name = json_string(census->list[i].name);
+        enum mw_thread_kind heir_of = census->list[i].heir_of;
+        json_array_append_new(
+            list, json_pack("{s:i, s:o, s:s?}", "tid", (int)census->list[i].tid, "name",
+                            name ? name : json_null(), "heir_of",
+                            heir_of != MW_THREAD_HOST ? mw_thread_kind_name(heir_of) : NULL));
+    }
+    return list;
 }

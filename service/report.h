@@ -1,9 +1,10 @@
-/* report.h - the state of pools, lanes, pipeline and store, as JSON and as Prometheus text.
+/* report.h - the state of pools, lanes, audit, pipeline and store, as JSON and as Prometheus text.
  *
  * One table per struct names each number once, for both forms.
  *
  * Ownership:  what is returned is the caller's (json_decref, free); NULL when memory is out.
- * Threads:    the loop's thread; takes each lane's and the pool's lock for a moment. */
+ * Threads:    the loop's thread; takes each lane's and the pool's lock for a moment. The audit
+ *             reads small files of /proc, which are in memory. */
 #ifndef MW_SERVICE_REPORT_H
 #define MW_SERVICE_REPORT_H
 
@@ -11,6 +12,7 @@
 
 #include <millwright/lane.h>
 #include <millwright/pool.h>
+#include <millwright/registry.h>
 #include <millwright/store.h>
 
 struct mw_pipeline_stats;
@@ -18,8 +20,11 @@ struct mw_pipeline_stats;
 json_t *mw_report_pool(struct mw_pool *pool);
 json_t *mw_report_lanes(struct mw_lane *const *lanes, size_t count);
 
+/* What the leak audit counts and finds. */
+json_t *mw_report_audit(const struct mw_registry *registry);
+
 /* The text of GET /metrics. */
-char *mw_report_metrics(struct mw_pool *pool, struct mw_lane *const *lanes, size_t lane_count,
+char *mw_report_metrics(struct mw_pool *pool, const struct mw_registry *registry,
                         const struct mw_pipeline_stats *pipeline,
                         const struct mw_store_stats *store);
 

@@ -16,6 +16,7 @@ static void post_compile(void *user, struct mw_http_request *request, const char
 static void get_artifact(void *user, struct mw_http_request *request, const char *tail);
 static void get_lanes(void *user, struct mw_http_request *request, const char *tail);
 static void get_pools(void *user, struct mw_http_request *request, const char *tail);
+static void get_audit(void *user, struct mw_http_request *request, const char *tail);
 static void get_health(void *user, struct mw_http_request *request, const char *tail);
 static void get_metrics(void *user, struct mw_http_request *request, const char *tail);
 
@@ -23,7 +24,8 @@ const struct mw_route mw_service_routes[] = {
     {"POST", "/v1/compile", post_compile},    {"GET", "/v1/artifacts/", get_artifact},
     {"HEAD", "/v1/artifacts/", get_artifact}, {"GET", "/v1/lanes", get_lanes},
     {"HEAD", "/v1/lanes", get_lanes},         {"GET", "/v1/pools", get_pools},
-    {"HEAD", "/v1/pools", get_pools},         {"GET", "/healthz", get_health},
+    {"HEAD", "/v1/pools", get_pools},         {"GET", "/v1/audit", get_audit},
+    {"HEAD", "/v1/audit", get_audit},         {"GET", "/healthz", get_health},
     {"HEAD", "/healthz", get_health},         {"GET", "/metrics", get_metrics},
     {"HEAD", "/metrics", get_metrics},
 };
@@ -124,7 +126,7 @@ static void get_artifact(void *user, struct mw_http_request *request, const char
         fetch->service = service;
         fetch->request = request;
         memcpy(fetch->key.text, tail, sizeof fetch->key.text);
-        error = mw_step_start(&fetch->step, &service->mailbox, service->lanes[MW_LANE_STORE],
+        error = mw_step_start(&fetch->step, &service->adapter, service->lanes[MW_LANE_STORE],
                               work_fetch, after_fetch);
     }
     if (error) {
@@ -220,6 +222,13 @@ static void get_pools(void *user, struct mw_http_request *request, const char *t
     reply_json(request, json_pack("{s:[o]}", "pools", mw_report_pool(service->pool)));
 }
 
+static void get_audit(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    (void)tail;
+    reply_json(request, mw_report_audit(service->registry));
+}
+
 static void get_health(void *user, struct mw_http_request *request, const char *tail)
 {
     struct mw_service *service = user;
@@ -233,7 +242,7 @@ static void get_metrics(void *user, struct mw_http_request *request, const char 
     struct mw_service *service = user;
     (void)tail;
     reply_text(request,
-               mw_report_metrics(service->pool, service->lanes, MW_SERVICE_LANES,
+               mw_report_metrics(service->pool, service->registry,
                                  mw_pipeline_stats(service->pipeline), &service->store_stats),
                "text/plain; version=0.0.4; charset=utf-8");
 }

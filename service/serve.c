@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "lane_table.h"
 #include "log.h"
 #include "service.h"
 
@@ -57,6 +58,7 @@ int mw_command_serve(int argc, char **argv)
 static int read_settings(struct mw_serve_settings *values, int argc, char **argv)
 {
     struct mw_settings settings = mw_serve_settings_of(values);
+    settings.lane_check = mw_service_lane_check;
     int used = mw_settings_argv(&settings, argc, argv);
     if (used < 0)
         return used;
@@ -78,7 +80,13 @@ static int read_settings(struct mw_serve_settings *values, int argc, char **argv
 static int fit_to_file_limit(struct mw_serve_settings *values)
 {
     struct rlimit limit;
-    unsigned lane_cap = values->lane_cap ? values->lane_cap : mw_cpus_effective();
+    struct mw_registry_lane cpu;
+    char why[256];
+    if (mw_service_lane_of(&cpu, MW_LANE_COMPILE_CPU, values, why, sizeof why) != 0) {
+        fprintf(stderr, "millwright serve: %s\n", why);
+        return -EINVAL;
+    }
+    unsigned lane_cap = cpu.options.cap ? cpu.options.cap : mw_cpus_effective();
     rlim_t others = FILES_OF_SERVICE + FILES_OF_ONE_LEAF * (lane_cap + values->pool_max);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 0; /* the kernel knows no such limit */

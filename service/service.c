@@ -14,16 +14,11 @@
 #include "service_internal.h"
 
 #define DRAIN_LOOK_MS 10u
-/* A connection has one IO leaf at most, so the IO pools never refuse: what was admitted, and above
- * all what was compiled, goes on to its answer. The spare is for what has no connection: results
- * whose clients left, and the housekeeping. */
-#define IO_QUEUE_SPARE 64u
-#define CENSUS_MS      5000u
+#define CENSUS_MS     5000u
 
 static int default_data_dir(char *directory, size_t bytes);
 static int open_pools(struct mw_service *service, char *why, size_t why_bytes);
-static int open_lane(struct mw_service *service, enum mw_service_lane which,
-                     struct mw_lane_options options, char *why, size_t why_bytes);
+static int open_lanes(struct mw_service *service, char *why, size_t why_bytes);
 static int open_store(struct mw_service *service, char *why, size_t why_bytes);
 static int open_front(struct mw_service *service, char *why, size_t why_bytes);
 static void start_housekeeping(struct mw_service *service);
@@ -96,8 +91,7 @@ void mw_service_free(struct mw_service *service)
         return;
     /* The IO pools run on the shared pool, so they go before it; the store goes last, since a
      * leaf of theirs may be using it until they are gone. */
-    for (int lane = 0; lane < MW_SERVICE_LANES; lane++)
-        mw_lane_free(service->lanes[lane], true);
+    mw_registry_free(service->registry, true);
     mw_pool_free(service->pool);
     mw_pipeline_free(service->pipeline);
     mw_store_close(service->store);
@@ -108,13 +102,6 @@ void mw_service_free(struct mw_service *service)
 static int open_pools(struct mw_service *service, char *why, size_t why_bytes)
 {
     const struct mw_serve_settings *settings = &service->settings;
-    if (settings->files_cap + settings->store_cap > settings->pool_max) {
-        snprintf(why, why_bytes,
-                 "files-cap %u and store-cap %u together are more than pool-max %u; raise "
-                 "pool-max, or lower them",
-                 settings->files_cap, settings->store_cap, settings->pool_max);
-        return -EINVAL;
-    }
     if (settings->pool_min > settings->pool_max) {
         snprintf(why, why_bytes, "pool-min %u is more than pool-max %u", settings->pool_min,
                  settings->pool_max);
@@ -124,38 +111,37 @@ static int open_pools(struct mw_service *service, char *why, size_t why_bytes)
                                                 .min_threads = settings->pool_min,
                                                 .max_threads = settings->pool_max,
                                             });
+    if (!error)
+        error = mw_registry_new(&service->registry, service->pool);
     if (error) {
         snprintf(why, why_bytes, "cannot make the shared pool: %s", mw_strerror(error));
         return error;
     }
-    struct mw_lane_options cpu = {
-        .name = "compile-cpu", .cap = settings->lane_cap, .queue_max = settings->lane_queue};
-    if (settings->emit_lane != 0) {
-        cpu.runner = MW_LANE_POOL;
-        cpu.pool = service->pool;
-    }
-    struct mw_lane_options files = {.name = "files",
-                                    .runner = MW_LANE_POOL,
-                                    .pool = service->pool,
-                                    .cap = settings->files_cap,
-                                    .queue_max = settings->connections_max + IO_QUEUE_SPARE};
-    struct mw_lane_options store = files;
-    store.name = "store";
-    store.cap = settings->store_cap;
-    error = open_lane(service, MW_LANE_COMPILE_CPU, cpu, why, why_bytes);
-    if (!error)
-        error = open_lane(service, MW_LANE_FILES, files, why, why_bytes);
-    if (!error)
-        error = open_lane(service, MW_LANE_STORE, store, why, why_bytes);
-    return error;
+    return open_lanes(service, why, why_bytes);
 }
 
-static int open_lane(struct mw_service *service, enum mw_service_lane which,
-                     struct mw_lane_options options, char *why, size_t why_bytes)
+static int open_lanes(struct mw_service *service, char *why, size_t why_bytes)
 {
-    int error = mw_lane_new(&service->lanes[which], &options);
+    struct mw_registry_lane lanes[MW_SERVICE_LANES];
+    int error = 0;
+    for (int which = 0; which < MW_SERVICE_LANES && !error; which++)
+        error = mw_service_lane_of(&lanes[which], (enum mw_service_lane)which, &service->settings,
+                                   why, why_bytes);
     if (error)
-        snprintf(why, why_bytes, "cannot make the lane %s: %s", options.name, mw_strerror(error));
+        return error;
+    unsigned files_cap = lanes[MW_LANE_FILES].options.cap;
+    unsigned store_cap = lanes[MW_LANE_STORE].options.cap;
+    if (files_cap + store_cap > service->settings.pool_max) {
+        snprintf(why, why_bytes,
+                 "files-cap %u and store-cap %u together are more than pool-max %u; raise "
+                 "pool-max, or lower them",
+                 files_cap, store_cap, service->settings.pool_max);
+        return -EINVAL;
+    }
+    for (int which = 0; which < MW_SERVICE_LANES && !error; which++) {
+        error = mw_registry_add(service->registry, &lanes[which], why, why_bytes);
+        service->lanes[which] = mw_registry_at(service->registry, (unsigned)which);
+    }
     return error;
 }
 
@@ -184,12 +170,12 @@ static int open_store(struct mw_service *service, char *why, size_t why_bytes)
 static int open_front(struct mw_service *service, char *why, size_t why_bytes)
 {
     const struct mw_serve_settings *settings = &service->settings;
-    int error = mw_mailbox_init(&service->mailbox, service->loop);
-    service->mailbox_open = error == 0;
+    int error = mw_lane_uv_init(&service->adapter, service->loop);
+    service->adapter_open = error == 0;
     if (!error)
         error = mw_pipeline_new(&service->pipeline, &(struct mw_pipeline_parts){
                                                         .loop = service->loop,
-                                                        .mailbox = &service->mailbox,
+                                                        .adapter = &service->adapter,
                                                         .toolchain = service->toolchain,
                                                         .store = service->store,
                                                         .pool = service->pool,
@@ -233,7 +219,7 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
 static void start_housekeeping(struct mw_service *service)
 {
     /* Both are helpful, not needed: when a lane refuses, the first request does the work. */
-    (void)mw_step_start(&service->warm, &service->mailbox, service->lanes[MW_LANE_FILES], work_warm,
+    (void)mw_step_start(&service->warm, &service->adapter, service->lanes[MW_LANE_FILES], work_warm,
                         after_warm);
     uv_timer_init(service->loop, &service->census_timer);
     service->census_timer.data = service;
@@ -258,7 +244,7 @@ static void on_census(uv_timer_t *timer)
 {
     struct mw_service *service = timer->data;
     if (!service->census.out)
-        (void)mw_step_start(&service->census, &service->mailbox, service->lanes[MW_LANE_STORE],
+        (void)mw_step_start(&service->census, &service->adapter, service->lanes[MW_LANE_STORE],
                             work_census, after_census);
 }
 
@@ -330,7 +316,7 @@ static void let_go_of_loop(struct mw_service *service)
     if (service->census_timer_open)
         uv_close((uv_handle_t *)&service->census_timer, NULL);
     service->census_timer_open = false;
-    if (service->mailbox_open)
-        mw_mailbox_close(&service->mailbox);
-    service->mailbox_open = false;
+    if (service->adapter_open)
+        mw_lane_uv_close(&service->adapter, NULL);
+    service->adapter_open = false;
 }

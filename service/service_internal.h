@@ -4,32 +4,31 @@
 
 #include <stdbool.h>
 
-#include <millwright/lane.h>
+#include <millwright/lane_uv.h>
 #include <millwright/mutex.h>
 #include <millwright/pool.h>
+#include <millwright/registry.h>
 #include <millwright/store.h>
 #include <millwright/toolchain.h>
 
 #include "http.h"
+#include "lane_table.h"
 #include "listener.h"
-#include "mailbox.h"
 #include "pipeline.h"
 #include "service.h"
 #include "step.h"
-
-/* The lanes, in the order of creation. */
-enum mw_service_lane { MW_LANE_COMPILE_CPU, MW_LANE_FILES, MW_LANE_STORE, MW_SERVICE_LANES };
 
 struct mw_service {
     struct mw_serve_settings settings;
     uv_loop_t *loop;
     struct mw_listener listener;
     struct mw_pool *pool;
-    struct mw_lane *lanes[MW_SERVICE_LANES];
+    struct mw_registry *registry;
+    struct mw_lane *lanes[MW_SERVICE_LANES]; /* those of the registry */
     struct mw_toolchain *toolchain;
     struct mw_store *store;
-    struct mw_mailbox mailbox;
-    bool mailbox_open;
+    struct mw_lane_uv adapter; /* brings steps back to the loop */
+    bool adapter_open;
     struct mw_pipeline *pipeline;
     struct mw_http *http;
     struct mw_step warm;   /* stamps the toolchain's headers before the first request needs it */

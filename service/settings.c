@@ -16,6 +16,11 @@ static int set(const struct mw_settings *settings, const struct mw_setting *sett
 static int parse_number(const struct mw_setting *setting, const char *value, uint64_t *number,
                         char *why, size_t why_bytes);
 static int parse_choice(const char *choices, const char *value, unsigned *place);
+static int set_lane(const struct mw_settings *settings, struct mw_lane_settings *lanes,
+                    const char *text, char *why, size_t why_bytes);
+static int add_lane_setting(const struct mw_settings *settings, struct mw_lane_settings *lanes,
+                            const struct mw_lane_setting *setting, char *why, size_t why_bytes);
+static bool copy_part(char *target, size_t target_bytes, const char *text, size_t bytes);
 
 struct file_reader {
     const struct mw_settings *settings;
@@ -28,6 +33,8 @@ struct file_reader {
 static void complain(struct file_reader *reader, const char *name, const char *why);
 static char *read_line(char *line, int bytes, void *stream);
 static int on_ini(void *user, const char *section, const char *name, const char *value);
+static int on_ini_lane(struct file_reader *reader, const char *lane, const char *name,
+                       const char *value);
 
 int mw_settings_argv(const struct mw_settings *settings, int argc, char *const *argv)
 {
@@ -146,6 +153,8 @@ static int set(const struct mw_settings *settings, const struct mw_setting *sett
             return -EINVAL;
         small = (unsigned)large;
         break;
+    case MW_SETTING_LANE:
+        return set_lane(settings, (struct mw_lane_settings *)target, value, why, why_bytes);
     case MW_SETTING_SWITCH:
         break;
     }
@@ -194,6 +203,52 @@ static int parse_choice(const char *choices, const char *value, unsigned *place)
     return -EINVAL;
 }
 
+/* NAME.KEY=VALUE */
+static int set_lane(const struct mw_settings *settings, struct mw_lane_settings *lanes,
+                    const char *text, char *why, size_t why_bytes)
+{
+    struct mw_lane_setting setting;
+    const char *dot = strchr(text, '.');
+    const char *equals = dot ? strchr(dot, '=') : NULL;
+    if (!equals || !copy_part(setting.lane, sizeof setting.lane, text, (size_t)(dot - text)) ||
+        !copy_part(setting.key, sizeof setting.key, dot + 1, (size_t)(equals - dot - 1)) ||
+        !copy_part(setting.value, sizeof setting.value, equals + 1, strlen(equals + 1))) {
+        snprintf(why, why_bytes, "must be NAME.KEY=VALUE, such as compile-cpu.cap=2, not '%.64s'",
+                 text);
+        return -EINVAL;
+    }
+    char what[224];
+    int error = add_lane_setting(settings, lanes, &setting, what, sizeof what);
+    if (error)
+        snprintf(why, why_bytes, "%s.%s %s", setting.lane, setting.key, what);
+    return error;
+}
+
+static int add_lane_setting(const struct mw_settings *settings, struct mw_lane_settings *lanes,
+                            const struct mw_lane_setting *setting, char *why, size_t why_bytes)
+{
+    if (settings->lane_check &&
+        settings->lane_check(setting->lane, setting->key, setting->value, why, why_bytes) != 0)
+        return -EINVAL;
+    if (lanes->count == MW_LANE_SETTINGS_MAX) {
+        snprintf(why, why_bytes, "is one more than the %u options of lanes that may be given",
+                 MW_LANE_SETTINGS_MAX);
+        return -EINVAL;
+    }
+    lanes->list[lanes->count++] = *setting;
+    return 0;
+}
+
+/* False when it does not fit: no name, key or value of a lane is as long. */
+static bool copy_part(char *target, size_t target_bytes, const char *text, size_t bytes)
+{
+    if (bytes >= target_bytes)
+        return false;
+    memset(target, 0, target_bytes);
+    memcpy(target, text, bytes);
+    return true;
+}
+
 /* Says what is wrong with the line at hand, if it is the first that is wrong. */
 static void complain(struct file_reader *reader, const char *name, const char *why)
 {
@@ -218,7 +273,10 @@ static char *read_line(char *line, int bytes, void *stream)
 
 static int on_ini(void *user, const char *section, const char *name, const char *value)
 {
+    static const char lane[] = "lane ";
     struct file_reader *reader = user;
+    if (strncmp(section, lane, strlen(lane)) == 0)
+        return on_ini_lane(reader, section + strlen(lane), name, value);
     if (section[0] && strcmp(section, reader->settings->command) != 0)
         return 1; /* another command's section */
     const struct mw_setting *setting = find(reader->settings, name, strlen(name));
@@ -228,8 +286,30 @@ static int on_ini(void *user, const char *section, const char *name, const char 
                  reader->settings->command);
     else if (setting && setting->type == MW_SETTING_SWITCH)
         snprintf(why, sizeof why, "can be given on the command line only");
+    else if (setting && setting->type == MW_SETTING_LANE)
+        snprintf(why, sizeof why, "has sections of its own here: [lane NAME], and KEY = VALUE");
     else if (setting && set(reader->settings, setting, value, why, sizeof why) == 0)
         return 1;
     complain(reader, name, why);
     return 1; /* complain keeps count; 0 would be taken for a line that is no INI */
+}
+
+static int on_ini_lane(struct file_reader *reader, const char *lane, const char *name,
+                       const char *value)
+{
+    const struct mw_settings *settings = reader->settings;
+    const struct mw_setting *lanes = find(settings, "lane", strlen("lane"));
+    struct mw_lane_setting setting;
+    char why[256] = "is too long for an option of a lane; see docs/lanes.md for those there are";
+    if (!lanes || lanes->type != MW_SETTING_LANE)
+        return 1; /* for another command */
+    if (copy_part(setting.lane, sizeof setting.lane, lane, strlen(lane)) &&
+        copy_part(setting.key, sizeof setting.key, name, strlen(name)) &&
+        copy_part(setting.value, sizeof setting.value, value, strlen(value)) &&
+        add_lane_setting(settings,
+                         (struct mw_lane_settings *)((char *)settings->values + lanes->offset),
+                         &setting, why, sizeof why) == 0)
+        return 1;
+    complain(reader, name, why);
+    return 1;
 }

@@ -1,7 +1,7 @@
 /* settings.h - options of a command from one table: parsing, checks, help and the config file.
  *
  * Each setting is named once. On the command line it is `--name VALUE` or `--name=VALUE`, in a
- * config file `name = VALUE`; the command line wins.
+ * config file `name = VALUE`; the command line wins. Options of lanes have sections of their own.
  *
  * Ownership:  values go into the caller's struct, texts into fixed arrays in it.
  * Threads:    one thread; reads the config file. */
@@ -19,7 +19,26 @@ enum mw_setting_type {
     MW_SETTING_NUMBER, /* unsigned, in min..max; decimal */
     MW_SETTING_BYTES,  /* uint64_t, in min..max; decimal, with K, M or G for powers of 1024 */
     MW_SETTING_CHOICE, /* unsigned, the place of the value in `choices` */
+    MW_SETTING_LANE,   /* struct mw_lane_settings; one more at each time it is given */
     MW_SETTING_SWITCH  /* unsigned, 1 when given; takes no value */
+};
+
+/* An option of a lane: `--lane NAME.KEY=VALUE`, or `KEY = VALUE` in a file's section [lane NAME].
+ */
+#define MW_LANE_SETTINGS_MAX        64u
+#define MW_LANE_SETTING_NAME_BYTES  32u
+#define MW_LANE_SETTING_KEY_BYTES   16u
+#define MW_LANE_SETTING_VALUE_BYTES 24u
+
+struct mw_lane_setting {
+    char lane[MW_LANE_SETTING_NAME_BYTES];
+    char key[MW_LANE_SETTING_KEY_BYTES];
+    char value[MW_LANE_SETTING_VALUE_BYTES];
+};
+
+struct mw_lane_settings {
+    unsigned count;
+    struct mw_lane_setting list[MW_LANE_SETTINGS_MAX]; /* in the order given; the later wins */
 };
 
 struct mw_setting {
@@ -38,13 +57,17 @@ struct mw_settings {
     const struct mw_setting *table;
     size_t count;
     void *values;
+    /* What lanes there are and what each takes; NULL: any. Returns 0, or -EINVAL with `why`. */
+    int (*lane_check)(const char *lane, const char *key, const char *value, char *why,
+                      size_t why_bytes);
 };
 
 /* Take options from argv (without the program and the command) until the first that is none.
  * `--` ends them. Returns how many arguments were used, or -EINVAL with a line on stderr. */
 int mw_settings_argv(const struct mw_settings *settings, int argc, char *const *argv);
 
-/* Read the section of the command's name from an INI file. Unknown names are refused.
+/* Read the section of the command's name from an INI file, and those of lanes if the command takes
+ * any. Unknown names are refused.
  * Returns 0, or a negative errno with a line on stderr that names the place. */
 int mw_settings_file(const struct mw_settings *settings, const char *path);
 

@@ -1,28 +1,19 @@
 #include "step.h"
 
-#include <stddef.h>
 #include <string.h>
 
-static int run(struct mw_job *job);
-static void ran(struct mw_job *job, int status);
-static void came_back(struct mw_post *post);
+static void run(struct mw_lane_uv_req *req);
+static void came_back(struct mw_lane_uv_req *req, int status);
 
-#define STEP_OF(member_pointer, member)                                                            \
-    ((struct mw_step *)((char *)(member_pointer) - offsetof(struct mw_step, member)))
-
-int mw_step_start(struct mw_step *step, struct mw_mailbox *mailbox, struct mw_lane *lane,
+int mw_step_start(struct mw_step *step, struct mw_lane_uv *adapter, struct mw_lane *lane,
                   int (*work)(struct mw_step *), void (*after)(struct mw_step *, int))
 {
     memset(step, 0, sizeof *step);
-    step->mailbox = mailbox;
-    step->lane = lane;
+    step->req.data = step;
     step->work = work;
     step->after = after;
-    step->post.fn = came_back;
-    step->job.fn = run;
-    step->job.done = ran;
     step->out = true;
-    int error = mw_lane_submit(lane, &step->job);
+    int error = mw_lane_uv_queue(adapter, lane, &step->req, run, came_back);
     if (error)
         step->out = false;
     return error;
@@ -30,25 +21,18 @@ int mw_step_start(struct mw_step *step, struct mw_mailbox *mailbox, struct mw_la
 
 bool mw_step_cancel(struct mw_step *step)
 {
-    return step->out && mw_lane_cancel(step->lane, &step->job) == 0;
+    return mw_lane_uv_cancel(&step->req) == 0;
 }
 
-static int run(struct mw_job *job)
+static void run(struct mw_lane_uv_req *req)
 {
-    struct mw_step *step = STEP_OF(job, job);
-    return step->work(step);
+    struct mw_step *step = req->data;
+    step->result = step->work(step);
 }
 
-static void ran(struct mw_job *job, int status)
+static void came_back(struct mw_lane_uv_req *req, int status)
 {
-    struct mw_step *step = STEP_OF(job, job);
-    step->status = status;
-    mw_mailbox_post(step->mailbox, &step->post);
-}
-
-static void came_back(struct mw_post *post)
-{
-    struct mw_step *step = STEP_OF(post, post);
+    struct mw_step *step = req->data;
     step->out = false;
-    step->after(step, step->status);
+    step->after(step, status ? status : step->result);
 }

@@ -1,4 +1,6 @@
-/* step.h - one leaf of a request: it runs on a lane and comes back to the loop.
+/* step.h - one leaf of a request: it runs on a lane and comes back to the loop with a result.
+ *
+ * It is a request of the libuv adapter whose work returns something.
  *
  * Ownership:  embedded in what it works for, which must live until after() is called.
  * Threads:    start and cancel on the loop's thread; work() on the lane's; after() on the loop's.
@@ -9,24 +11,19 @@
 
 #include <stdbool.h>
 
-#include <millwright/lane.h>
-
-#include "mailbox.h"
+#include <millwright/lane_uv.h>
 
 struct mw_step {
-    struct mw_job job; /* readable in after(): when it was queued, started, ended, and where */
-    struct mw_post post;
-    struct mw_mailbox *mailbox;
-    struct mw_lane *lane;
+    struct mw_lane_uv_req req; /* its job tells in after() when and where it ran */
     int (*work)(struct mw_step *step);
     void (*after)(struct mw_step *step, int status);
-    int status;
-    bool out; /* started, and after() not yet called */
+    int result; /* of work() */
+    bool out;   /* started, and after() not yet called */
 };
 
 /* Queue `work` on `lane`; its return (or -ECANCELED) comes to `after`.
- * Returns 0, or what mw_lane_submit returns; then neither is called. */
-int mw_step_start(struct mw_step *step, struct mw_mailbox *mailbox, struct mw_lane *lane,
+ * Returns 0, or what mw_lane_uv_queue returns; then neither is called. */
+int mw_step_start(struct mw_step *step, struct mw_lane_uv *adapter, struct mw_lane *lane,
                   int (*work)(struct mw_step *), void (*after)(struct mw_step *, int));
 
 /* Take the step back if it has not begun: true, and after(-ECANCELED) follows. Else nothing

@@ -1,6 +1,7 @@
 mw_test(pools cpus LINK millwright)
 target_include_directories(pools_cpus_test PRIVATE ${PROJECT_SOURCE_DIR}/pools)
 mw_test(pools error LINK millwright)
+mw_test(pools event_count LINK millwright SOURCES pools/support.c TIMEOUT 300)
 mw_test(pools flow LINK millwright)
 mw_test(pools histogram LINK millwright)
 foreach(name pool thread)

@@ -25,7 +25,6 @@ static int measure(const struct bench *bench, struct bench_variant *variant, uns
 static void progress(const struct bench *bench, const struct bench_variant *variant,
                      unsigned round);
 static void print_table(const struct bench *bench, const struct bench_report *report);
-static void print_machine(const struct bench *bench);
 static void print_row(const struct bench_report *report, const struct bench_row *row,
                       int name_width);
 static void print_ms(double ms, int width);
@@ -41,7 +40,9 @@ bool bench_parse(struct bench *bench, int argc, char **argv, int *status)
     struct sigaction action = {.sa_handler = on_signal};
 
     (void)argc;
-    bench->runs = BENCH_RUNS_DEFAULT;
+    if (bench->runs_default == 0)
+        bench->runs_default = BENCH_RUNS_DEFAULT;
+    bench->runs = bench->runs_default;
     if (getloadavg(&bench->load, 1) != 1)
         bench->load = NAN;
     *status = USAGE_STATUS;
@@ -96,6 +97,27 @@ int bench_print(const struct bench *bench, const struct bench_report *report)
     return fflush(stdout) != 0 || ferror(stdout) ? -EIO : error;
 }
 
+void bench_print_machine(const struct bench *bench)
+{
+    char model[128] = "unknown CPU";
+    char line[256];
+    char date[32];
+    struct utsname system = {0};
+    time_t now = time(NULL);
+    struct tm day;
+    FILE *file = fopen("/proc/cpuinfo", "re");
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "model name : %127[^\n]", model) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    uname(&system);
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
+    printf("%s, %ld CPUs, %s %s, %s, load before %.1f\n", model, sysconf(_SC_NPROCESSORS_ONLN),
+           system.sysname, system.release, date, bench->load);
+}
+
 double bench_quantile(double *values, size_t count, double quantile)
 {
     double place;
@@ -126,6 +148,10 @@ static int set_option(struct bench *bench, const char *name, char ***rest)
 
         if (strcmp(name, is_runs ? "--runs" : bench->options[i].name) != 0)
             continue;
+        if (!is_runs && bench->options[i].argument == NULL) {
+            *bench->options[i].value = name;
+            return 0;
+        }
         if (value == NULL) {
             fprintf(stderr, "%s: %s needs a value; see --help\n", bench->name, name);
             return -EINVAL;
@@ -157,15 +183,19 @@ static int set_runs(struct bench *bench, const char *text)
 static void usage(const struct bench *bench, FILE *out)
 {
     static const char line[] = "  %-16s %s\n";
+    char runs[80];
 
     fprintf(out, "usage: %s [OPTION...]\n\n%s\n\n", bench->name, bench->summary);
     for (size_t i = 0; i < bench->option_count; i++) {
         char left[64];
 
-        snprintf(left, sizeof left, "%s %s", bench->options[i].name, bench->options[i].argument);
+        snprintf(left, sizeof left, "%s %s", bench->options[i].name,
+                 bench->options[i].argument == NULL ? "" : bench->options[i].argument);
         fprintf(out, line, left, bench->options[i].help);
     }
-    fprintf(out, line, "--runs N", "counted rounds, 1 to 1000; one more warms up (15)");
+    snprintf(runs, sizeof runs, "counted rounds, 1 to %u; one more warms up (%u)", BENCH_RUNS_MAX,
+             bench->runs_default);
+    fprintf(out, line, "--runs N", runs);
     fprintf(out, line, "--json", "print JSON in place of the table");
     fprintf(out, line, "--help", "print this");
 }
@@ -218,7 +248,7 @@ static void print_table(const struct bench *bench, const struct bench_report *re
         if ((int)strlen(report->rows[i].name) > name_width)
             name_width = (int)strlen(report->rows[i].name);
     printf("%s: %s\n", bench->name, bench->summary);
-    print_machine(bench);
+    bench_print_machine(bench);
     printf("medians of %u interleaved runs; ratio = %s / %s\n\n", bench->runs, report->peers[0],
            report->ours);
     printf("%-*s  %*s", name_width, "median ms", column_width(report->ours), report->ours);
@@ -232,27 +262,6 @@ static void print_table(const struct bench *bench, const struct bench_report *re
         print_row(report, &report->rows[i], name_width);
     if (report->note != NULL)
         printf("\n%s\n", report->note);
-}
-
-static void print_machine(const struct bench *bench)
-{
-    char model[128] = "unknown CPU";
-    char line[256];
-    char date[32];
-    struct utsname system = {0};
-    time_t now = time(NULL);
-    struct tm day;
-    FILE *file = fopen("/proc/cpuinfo", "re");
-
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "model name : %127[^\n]", model) == 1)
-            break;
-    if (file != NULL)
-        fclose(file);
-    uname(&system);
-    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
-    printf("%s, %ld CPUs, %s %s, %s, load before %.1f\n", model, sysconf(_SC_NPROCESSORS_ONLN),
-           system.sysname, system.release, date, bench->load);
 }
 
 static void print_row(const struct bench_report *report, const struct bench_row *row,

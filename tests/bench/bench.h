@@ -22,10 +22,10 @@
 
 /* An option of one benchmark, beside --runs, --json and --help. */
 struct bench_option {
-    const char *name; /* "--program" */
-    const char *argument;
+    const char *name;     /* "--program" */
+    const char *argument; /* NULL: it has none */
     const char *help;
-    const char **value; /* set when the option is given */
+    const char **value; /* set when the option is given; without an argument, to its name */
 };
 
 struct bench {
@@ -34,6 +34,7 @@ struct bench {
     const char *summary; /* what it compares, one sentence */
     const struct bench_option *options;
     size_t option_count;
+    unsigned runs_default; /* 0: BENCH_RUNS_DEFAULT */
 
     /* set by bench_parse */
     unsigned runs;
@@ -83,6 +84,9 @@ int bench_rounds(const struct bench *bench, struct bench_variant *variants, size
 
 /* Print the table, or the JSON. Returns 0, or -EIO when stdout does not take it. */
 int bench_print(const struct bench *bench, const struct bench_report *report);
+
+/* Print one line about the machine, its load and the day. */
+void bench_print_machine(const struct bench *bench);
 
 /* Sorts `values`. Returns the value at `quantile` (0..1), between two neighbours their mean by
  * distance; NAN when there is none. */

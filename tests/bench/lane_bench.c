@@ -1,179 +1,242 @@
-/* lane_bench.c - how fast empty jobs go through a lane and through libuv's worker pool.
+/* lane_bench.c - the lane beside the thread pools that a C or C++ program would else take.
  *
- * Both have two threads of the ordinary scheduling class and a queue that takes every job, and
- * both say when each job is done: the lane on the thread that ran it, libuv on the loop. */
-#include <millwright/clock.h>
-#include <millwright/error.h>
-#include <millwright/lane.h>
-#include <semaphore.h>
+ * What is measured stands in lanes/scenarios.h, the pools in lanes/peers.h; here is which rows
+ * there are and what they should show. */
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <uv.h>
+#include <string.h>
+
+#include <millwright/cpus.h>
+#include <millwright/lane.h>
 
 #include "bench.h"
+#include "lanes/child.h"
+#include "lanes/report.h"
+#include "lanes/scenarios.h"
 
-#define JOBS         100000u
-#define THREADS      2u
-#define THREADS_TEXT "2"
+#define RUNS_DEFAULT 9u
+#define RUNS_QUICK   3u
+#define MANY_FACTOR  16u
 
-enum { LANE, UV, VARIANTS };
-enum { VALUE_MS };
+enum { FLOOR = PEER_COUNT, VARIANTS }; /* of a group: the pools and the floor */
+enum { FEW, MANY, SIZES };             /* as many threads as CPUs; 16 times as many */
+enum { VALUES = 2 };                   /* of a measurement, at most */
 
-struct empty_job {
-    struct mw_job job;
-    struct lane_side *side;
+/* One kind of measurement. */
+struct scenario {
+    const char *name;
+    scenario_fn *measure;
+    scenario_fn *floor; /* gives what `measure` gives, or the first of it; NULL: none */
+    unsigned producers;
+    bool many_only;
+    struct {
+        const char *name; /* NULL: no such value */
+        const char *unit;
+        double unit_ns;
+        struct goal goals[SIZES];
+    } values[VALUES];
 };
 
-struct lane_side {
-    struct mw_lane *lane;
-    struct empty_job *jobs;
-    sem_t all_done;
-    _Atomic unsigned left; /* released by each done(), acquired by the one that posts all_done */
+/* Goals: the lane's time at most so many times another's. */
+#define BEST(most)     {GOAL_BEST_PEER, most}
+#define UV(most)       {GOAL_UV, most}
+#define FLOORS(most)   {GOAL_FLOOR, most}
+#define LIMIT_NS(most) {GOAL_NS, most}
+#define NO_GOAL        {GOAL_NONE, 0}
+
+#define NS "ns", 1
+#define US "us", 1e3
+#define MS "ms", 1e6
+
+/* clang-format off */
+#define THROUGHPUT(text, count)                                                                    \
+    {.name = text, .measure = scenario_throughput, .floor = floor_mutex, .producers = (count),     \
+     .values = {{"", NS, {BEST(1 / 1.5), BEST(1 / 2.0)}},                                          \
+                {", CPU", NS, {BEST(0.5), BEST(0.5)}}}}
+
+static const struct scenario scenarios[] = {
+    THROUGHPUT("throughput, 1 producer", 1),
+    THROUGHPUT("throughput, 2 producers", 2),
+    THROUGHPUT("throughput, 4 producers", 4),
+    {.name = "push-heavy", .measure = scenario_push_heavy, .floor = floor_mutex, .producers = 1,
+     .values = {{"", NS, {NO_GOAL, NO_GOAL}}, {", CPU", NS, {NO_GOAL, NO_GOAL}}}},
+    {.name = "burst of 10,000", .measure = scenario_burst, .producers = 1,
+     .values = {{"", MS, {BEST(0.6), BEST(0.6)}}}},
+    {.name = "submit, all awake", .measure = scenario_submit, .floor = floor_mutex, .producers = 1,
+     .values = {{"", NS, {UV(0.5), UV(0.5)}}}},
+    {.name = "round trip", .measure = scenario_serial, .floor = floor_ping_pong, .producers = 1,
+     .values = {{", p50", US, {NO_GOAL, NO_GOAL}}, {", p99", US, {NO_GOAL, NO_GOAL}}}},
+    {.name = "parked round trip", .measure = scenario_parked, .floor = floor_ping_pong_parked,
+     .producers = 1,
+     .values = {{", p50", US, {FLOORS(1.15), FLOORS(1.15)}}, {", p99", US, {NO_GOAL, NO_GOAL}}}},
+    {.name = "hot round trip", .measure = scenario_hot, .floor = floor_ping_pong_hot,
+     .producers = 1,
+     .values = {{", p50", US, {LIMIT_NS(1000), LIMIT_NS(1000)}},
+                {", p99", US, {NO_GOAL, NO_GOAL}}}},
+    {.name = "ramp, from no thread", .measure = scenario_ramp_cold, .producers = 1,
+     .many_only = true, .values = {{"", MS, {NO_GOAL, UV(1)}}}},
+    {.name = "ramp, threads asleep", .measure = scenario_ramp_warm, .producers = 1,
+     .many_only = true, .values = {{"", MS, {NO_GOAL, UV(1)}}}},
+    {.name = "1,000 jobs of 20 us", .measure = scenario_work, .floor = floor_work, .producers = 1,
+     .values = {{"", MS, {FLOORS(1.05), FLOORS(1.05)}}}},
+};
+/* clang-format on */
+
+#define SCENARIOS  (sizeof scenarios / sizeof *scenarios)
+#define GROUPS_MAX (SCENARIOS * SIZES)
+
+/* One variant of a group. */
+struct cell {
+    const struct scenario *scenario;
+    struct scene scene;
+    scenario_fn *measure; /* NULL: there is none */
+    char name[96];
 };
 
-struct uv_side {
-    uv_loop_t loop;
-    uv_work_t *works;
+static const char *only, *quick;
+static const struct bench_option options[] = {
+    {"--rows", "TEXT", "only what has TEXT in its name, such as 'round trip'", &only},
+    {"--quick", NULL, "3 rounds of a quarter of the time: a first impression", &quick},
 };
 
-static int set_up(struct lane_side *lane, struct uv_side *uv);
-static void clean_up(struct lane_side *lane, struct uv_side *uv);
-static bench_measure measure_lane, measure_uv;
-static int run_job(struct mw_job *job);
-static void job_done(struct mw_job *job, int status);
-static void run_work(uv_work_t *work);
-static void work_done(uv_work_t *work, int status);
+static const char note[] = "Every measurement has a process of its own, so no other pool's threads "
+                           "are about. All threads\n"
+                           "of a pool run once before it is measured, at the same nice value. A "
+                           "task counts as ended when\n"
+                           "its function returns; the lane's when done() is called. libuv has one "
+                           "loop for each producer,\n"
+                           "and the way back through it is not counted. p50 and p99 are of the "
+                           "trips of one run. Hot: the\n"
+                           "submitter spins, and the lane with spin_us = 10.\n"
+                           "Floors: lock and unlock of an uncontended mutex; two threads and two "
+                           "futexes (hot: no futex);\n"
+                           "the 20 us jobs in equal parts on one thread for each CPU.";
+
+static struct cell cells[GROUPS_MAX * VARIANTS];
+static struct bench_variant variants[GROUPS_MAX * VARIANTS];
+static struct report_row rows[GROUPS_MAX * VALUES];
+
+static size_t lay_out_groups(void);
+static void lay_out_group(size_t group, const struct scenario *scenario, int size);
+static bench_measure measure;
+static int measure_in_child(const void *context, double values[BENCH_VALUES_MAX]);
+static size_t fill_rows(size_t group_count);
 
 int main(int argc, char **argv)
 {
-    static struct lane_side lane;
-    static struct uv_side uv;
     struct bench bench = {.name = "lanes",
-                          .summary = "empty jobs through a lane against libuv's uv_queue_work"};
-    struct bench_variant variants[VARIANTS] = {
-        [LANE] = {"lane", measure_lane, &lane, {0}},
-        [UV] = {"uv_queue_work", measure_uv, &uv, {0}},
-    };
-    struct bench_row row = {.name = "100,000 jobs, 1 producer, 2 threads"};
+                          .summary = "empty and small jobs through a lane and through other pools",
+                          .options = options,
+                          .option_count = sizeof options / sizeof *options,
+                          .runs_default = RUNS_DEFAULT};
+    struct report report = {.rows = rows, .note = note};
+    size_t group_count;
     int status;
 
+    for (char **argument = argv + 1; *argument != NULL; argument++)
+        if (strcmp(*argument, "--quick") == 0)
+            bench.runs_default = RUNS_QUICK; /* --runs still has the last word */
     if (!bench_parse(&bench, argc, argv, &status))
         return status;
-    status = 1;
-    if (set_up(&lane, &uv) == 0 && bench_rounds(&bench, variants, 1, VARIANTS) == 0) {
-        row.ours = variants[LANE].medians[VALUE_MS];
-        row.peers[0] = variants[UV].medians[VALUE_MS];
-        row.side = row.ours * MW_NS_PER_MS / JOBS;
-        status =
-            bench_print(
-                &bench,
-                &(struct bench_report){
-                    .ours = "lane",
-                    .peers = {"uv_queue_work"},
-                    .peer_count = 1,
-                    .side = "lane, ns/job",
-                    .rows = &row,
-                    .row_count = 1,
-                    .note = "From the first submit to the last completion. The lane has "
-                            "threads of its own, here of the same nice value\nas libuv's; it "
-                            "completes a job on the thread that ran it, libuv on its loop."}) != 0;
+    group_count = lay_out_groups();
+    if (group_count == 0) {
+        fprintf(stderr, "lanes: no row has '%s' in its name; see the names without --rows\n", only);
+        return 2;
     }
-    clean_up(&lane, &uv);
-    return status;
+    if (bench_rounds(&bench, variants, group_count, VARIANTS) != 0)
+        return 1;
+    report.count = fill_rows(group_count);
+    return report_print(&bench, &report) != 0;
 }
 
-static int set_up(struct lane_side *lane, struct uv_side *uv)
-{
-    const struct mw_lane_options options = {
-        .name = "bench", .cap = THREADS, .queue_max = JOBS, .nice = -1};
-    int error;
+/* ---- what is measured ---- */
 
-    setenv("UV_THREADPOOL_SIZE", THREADS_TEXT, 1); /* read at libuv's first use */
-    if (sem_init(&lane->all_done, 0, 0) != 0 || uv_loop_init(&uv->loop) != 0)
-        return -1;
-    lane->jobs = calloc(JOBS, sizeof *lane->jobs);
-    uv->works = calloc(JOBS, sizeof *uv->works);
-    error = mw_lane_new(&lane->lane, &options);
-    if (error == 0 && lane->jobs != NULL && uv->works != NULL)
-        return 0;
-    fprintf(stderr, "lanes: cannot start: %s\n", mw_strerror(error));
-    return -1;
+/* Returns how many groups there are. */
+static size_t lay_out_groups(void)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < SCENARIOS; i++)
+        for (int size = scenarios[i].many_only ? MANY : FEW; size < SIZES; size++)
+            if (only == NULL || strstr(scenarios[i].name, only) != NULL)
+                lay_out_group(count++, &scenarios[i], size);
+    return count;
 }
 
-static void clean_up(struct lane_side *lane, struct uv_side *uv)
+static void lay_out_group(size_t group, const struct scenario *scenario, int size)
 {
-    mw_lane_free(lane->lane, false);
-    uv_loop_close(&uv->loop);
-    sem_destroy(&lane->all_done);
-    free(lane->jobs);
-    free(uv->works);
+    static uint64_t spin_loops;
+    unsigned cpus = mw_cpus_effective();
+    unsigned many = cpus * MANY_FACTOR;
+
+    if (spin_loops == 0)
+        spin_loops = scenario_calibrate();
+    many = many < MW_LANE_CAP_LIMIT ? many : MW_LANE_CAP_LIMIT;
+    for (int i = 0; i < VARIANTS; i++) {
+        struct cell *cell = &cells[group * VARIANTS + (size_t)i];
+        const struct peer *peer = i == FLOOR ? NULL : &peers[i];
+
+        *cell = (struct cell){.scenario = scenario,
+                              .scene = {.peer = peer,
+                                        .threads = size == FEW ? cpus : many,
+                                        .producers = scenario->producers,
+                                        .cpus = cpus,
+                                        .spin_loops = spin_loops,
+                                        .quick = quick != NULL},
+                              .measure = scenario->measure};
+        if (peer == NULL)
+            cell->measure = scenario->floor;
+        else if (peer->open == NULL)
+            cell->measure = NULL;
+        snprintf(cell->name, sizeof cell->name, "%s, %u threads: %s", scenario->name,
+                 cell->scene.threads, peer == NULL ? "floor" : peer->name);
+        variants[group * VARIANTS + (size_t)i] =
+            (struct bench_variant){.name = cell->name, .measure = measure, .context = cell};
+    }
 }
 
-static int measure_lane(void *context, unsigned round, double values[BENCH_VALUES_MAX])
+static int measure(void *context, unsigned round, double values[BENCH_VALUES_MAX])
 {
-    struct lane_side *side = context;
-    uint64_t begin_ns;
-    int error = 0;
+    const struct cell *cell = context;
 
     (void)round;
-    for (unsigned i = 0; i < JOBS; i++)
-        side->jobs[i] = (struct empty_job){.job = {.fn = run_job, .done = job_done}, .side = side};
-    atomic_store_explicit(&side->left, JOBS, memory_order_relaxed); /* submit publishes it */
-    begin_ns = mw_clock_ns();
-    for (unsigned i = 0; i < JOBS; i++) {
-        error = mw_lane_submit(side->lane, &side->jobs[i].job);
-        if (error != 0) {
-            fprintf(stderr, "lanes: the lane refused job %u: %s\n", i, mw_strerror(error));
-            return error;
+    for (size_t i = 0; i < BENCH_VALUES_MAX; i++)
+        values[i] = NAN;
+    return cell->measure == NULL ? 0 : child_measure(cell->name, measure_in_child, cell, values);
+}
+
+static int measure_in_child(const void *context, double values[BENCH_VALUES_MAX])
+{
+    const struct cell *cell = context;
+
+    return cell->measure(&cell->scene, values);
+}
+
+/* ---- the answer ---- */
+
+/* Returns how many rows there are. */
+static size_t fill_rows(size_t group_count)
+{
+    size_t count = 0;
+
+    for (size_t group = 0; group < group_count; group++) {
+        const struct cell *cell = &cells[group * VARIANTS];
+        const struct scenario *scenario = cell->scenario;
+        int size = cell->scene.threads == cell->scene.cpus ? FEW : MANY;
+
+        for (size_t value = 0; value < VALUES && scenario->values[value].name != NULL; value++) {
+            struct report_row *row = &rows[count++];
+
+            row->unit = scenario->values[value].unit;
+            row->unit_ns = scenario->values[value].unit_ns;
+            row->goal = scenario->values[value].goals[size];
+            snprintf(row->name, sizeof row->name, "%s, %u threads%s", scenario->name,
+                     cell->scene.threads, scenario->values[value].name);
+            for (int i = 0; i < PEER_COUNT; i++)
+                row->ns[i] = variants[group * VARIANTS + (size_t)i].medians[value];
+            row->floor_ns = variants[group * VARIANTS + FLOOR].medians[value];
         }
     }
-    while (sem_wait(&side->all_done) != 0)
-        ; /* interrupted */
-    values[VALUE_MS] = (double)(mw_clock_ns() - begin_ns) / MW_NS_PER_MS;
-    return 0;
-}
-
-static int measure_uv(void *context, unsigned round, double values[BENCH_VALUES_MAX])
-{
-    struct uv_side *side = context;
-    uint64_t begin_ns = mw_clock_ns();
-
-    (void)round;
-    for (unsigned i = 0; i < JOBS; i++) {
-        int error = uv_queue_work(&side->loop, &side->works[i], run_work, work_done);
-
-        if (error != 0) {
-            fprintf(stderr, "lanes: libuv refused job %u: %s\n", i, uv_strerror(error));
-            return error;
-        }
-    }
-    uv_run(&side->loop, UV_RUN_DEFAULT);
-    values[VALUE_MS] = (double)(mw_clock_ns() - begin_ns) / MW_NS_PER_MS;
-    return 0;
-}
-
-static int run_job(struct mw_job *job)
-{
-    (void)job;
-    return 0;
-}
-
-static void job_done(struct mw_job *job, int status)
-{
-    struct lane_side *side = ((struct empty_job *)job)->side;
-
-    (void)status;
-    if (atomic_fetch_sub_explicit(&side->left, 1, memory_order_acq_rel) == 1)
-        sem_post(&side->all_done);
-}
-
-static void run_work(uv_work_t *work)
-{
-    (void)work;
-}
-
-static void work_done(uv_work_t *work, int status)
-{
-    (void)work;
-    (void)status;
+    return count;
 }

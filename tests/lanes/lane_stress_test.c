@@ -1,5 +1,7 @@
-/* Many threads submit, cancel and let expire at once, under both runners, while lanes close. What
- * must hold: the cap, fn at most once, done() exactly once for each submit that was taken. */
+/* Many threads submit, cancel, wait and let expire at once, under every kind of lane, while lanes
+ * close. What must hold: the cap, fn at most once, done() exactly once for each submit that was
+ * taken. No wait in here has a time-out that could heal a lost wake-up, but those of the waiters.
+ */
 #include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -20,10 +22,29 @@
 
 #define SUBMITTERS 4
 #define CANCELLERS 2
+#define WAITERS    2
+#define OTHERS     (CANCELLERS + WAITERS)
 #define JOBS       64 /* of each submitter */
-#define ROUNDS     60
-#define CAP        3
+#define ROUNDS     20
+#define CAP_MAX    3
+#define TENANTS    3
 #define POOL_MAX   4
+
+#define LINGER_MS 3600000 /* for ever: no time-out heals a wake-up that was lost */
+
+/* The kinds of lane: each has its own way to park, or none. Those that linger for a moment only see
+ * threads that leave and start all the time. */
+static const struct mw_lane_options kinds[] = {
+    {.runner = MW_LANE_DEDICATED, .cap = 1, .linger_ms = 1},
+    {.runner = MW_LANE_DEDICATED, .cap = 1, .linger_ms = LINGER_MS},
+    {.runner = MW_LANE_DEDICATED, .cap = CAP_MAX, .linger_ms = 1},
+    {.runner = MW_LANE_DEDICATED, .cap = CAP_MAX, .linger_ms = LINGER_MS},
+    {.runner = MW_LANE_DEDICATED, .cap = 1, .linger_ms = LINGER_MS, .spin_us = 10},
+    {.runner = MW_LANE_DEDICATED, .cap = CAP_MAX, .linger_ms = LINGER_MS, .spin_us = 10},
+    {.runner = MW_LANE_POOL, .cap = 1},
+    {.runner = MW_LANE_POOL, .cap = CAP_MAX},
+};
+#define KINDS (sizeof kinds / sizeof *kinds)
 
 struct arena;
 
@@ -40,6 +61,7 @@ struct stressed_job {
 struct arena {
     struct mw_lane *lane;
     struct mw_pool *pool;
+    unsigned cap;
     struct counter gate;
     struct counter held;
     _Atomic unsigned inside;      /* relaxed: a number of its own */
@@ -70,7 +92,7 @@ static int run_stressed(struct mw_job *job)
     struct stressed_job *stressed = (struct stressed_job *)job;
     struct arena *arena = stressed->arena;
 
-    if (atomic_fetch_add_explicit(&arena->inside, 1, memory_order_relaxed) >= CAP)
+    if (atomic_fetch_add_explicit(&arena->inside, 1, memory_order_relaxed) >= arena->cap)
         add(&arena->above_cap, 1);
     add(&stressed->runs, 1);
     if (job->leaf % 4 == 0)
@@ -98,6 +120,13 @@ static int hold(struct mw_job *job)
     return 0;
 }
 
+static int submit_as_batch(struct mw_lane *lane, struct mw_job *job)
+{
+    int count = mw_lane_submit_batch(lane, &job, 1);
+
+    return count == 1 ? 0 : count;
+}
+
 static void submit_stressed(void *arg)
 {
     const struct role *role = arg;
@@ -111,7 +140,12 @@ static void submit_stressed(void *arg)
         while (!atomic_exchange_explicit(&stressed->free, false, memory_order_acquire))
             sched_yield();
         stressed->job.deadline_ns = next_random(&seed) % 8 == 0 ? mw_clock_ns() : 0;
-        error = mw_lane_submit(arena->lane, &stressed->job);
+        stressed->job.priority = (enum mw_job_priority)(next_random(&seed) % MW_JOB_PRIORITIES);
+        stressed->job.tenant = next_random(&seed) % TENANTS;
+        if (next_random(&seed) % 4 == 0)
+            error = submit_as_batch(arena->lane, &stressed->job);
+        else
+            error = mw_lane_submit(arena->lane, &stressed->job);
         if (error == 0)
             add(&stressed->taken, 1);
         else
@@ -134,12 +168,31 @@ static void cancel_stressed(void *arg)
     }
 }
 
-static void arena_open(struct arena *arena, enum mw_lane_runner runner)
+static void wait_stressed(void *arg)
 {
-    struct mw_lane_options options = {
-        .runner = runner, .cap = CAP, .queue_max = SUBMITTERS * JOBS / 2, .linger_ms = 1};
+    const struct role *role = arg;
+    struct arena *arena = role->arena;
+    unsigned seed = 2000 + role->number;
 
+    while (!atomic_load_explicit(&arena->stop, memory_order_relaxed)) {
+        unsigned n = next_random(&seed);
+        struct mw_job *job = &arena->jobs[n % SUBMITTERS][n / SUBMITTERS % JOBS].job;
+
+        (void)mw_lane_wait(arena->lane, job, mw_clock_ns() + n % 64 * MW_NS_PER_US);
+        (void)mw_lane_wait_estimate_ns(arena->lane);
+    }
+}
+
+static void arena_open(struct arena *arena, const struct mw_lane_options *kind)
+{
+    struct mw_lane_options options = *kind;
+    enum mw_lane_runner runner = kind->runner;
+
+    options.queue_max = SUBMITTERS * JOBS / 2;
+    options.tenants_max = TENANTS;
+    options.urgency = MW_LANE_EQUAL; /* or a busy machine would let the lane wait for minutes */
     memset(arena, 0, sizeof *arena);
+    arena->cap = kind->cap;
     counter_init(&arena->gate);
     counter_init(&arena->held);
     if (runner == MW_LANE_POOL)
@@ -180,6 +233,12 @@ static void start_roles(struct mw_thread *threads, struct role *roles, unsigned 
     }
 }
 
+static void start_others(struct mw_thread *threads, struct role *roles, struct arena *arena)
+{
+    start_roles(threads, roles, CANCELLERS, arena, cancel_stressed);
+    start_roles(threads + CANCELLERS, roles + CANCELLERS, WAITERS, arena, wait_stressed);
+}
+
 static void join_roles(struct mw_thread *threads, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
@@ -208,20 +267,20 @@ static unsigned check_accounts(struct arena *arena)
     return taken;
 }
 
-static void stress_and_drain(enum mw_lane_runner runner)
+static void stress_and_drain(const struct mw_lane_options *kind)
 {
     static struct arena arena;
-    struct role roles[SUBMITTERS + CANCELLERS];
-    struct mw_thread threads[SUBMITTERS + CANCELLERS];
+    struct role roles[SUBMITTERS + OTHERS];
+    struct mw_thread threads[SUBMITTERS + OTHERS];
     struct mw_lane_stats stats;
     unsigned taken;
 
-    arena_open(&arena, runner);
+    arena_open(&arena, kind);
     start_roles(threads, roles, SUBMITTERS, &arena, submit_stressed);
-    start_roles(threads + SUBMITTERS, roles + SUBMITTERS, CANCELLERS, &arena, cancel_stressed);
+    start_others(threads + SUBMITTERS, roles + SUBMITTERS, &arena);
     join_roles(threads, SUBMITTERS);
     atomic_store_explicit(&arena.stop, true, memory_order_relaxed);
-    join_roles(threads + SUBMITTERS, CANCELLERS);
+    join_roles(threads + SUBMITTERS, OTHERS);
     do {
         sched_yield();
         mw_lane_snapshot(arena.lane, &stats);
@@ -230,9 +289,9 @@ static void stress_and_drain(enum mw_lane_runner runner)
     taken = check_accounts(&arena);
     assert_int_equal(stats.submitted, taken);
     assert_int_equal(stats.completed + stats.cancelled + stats.expired, taken);
-    assert_in_range(stats.running_peak, 1, CAP);
-    assert_int_equal(stats.ran_on_lane, runner == MW_LANE_DEDICATED ? stats.completed : 0);
-    assert_int_equal(stats.ran_on_pool, runner == MW_LANE_POOL ? stats.completed : 0);
+    assert_in_range(stats.running_peak, 1, arena.cap);
+    assert_int_equal(stats.ran_on_lane, kind->runner == MW_LANE_DEDICATED ? stats.completed : 0);
+    assert_int_equal(stats.ran_on_pool, kind->runner == MW_LANE_POOL ? stats.completed : 0);
     arena_close(&arena);
 }
 
@@ -242,44 +301,39 @@ static void close_the_lane(void *arg)
 }
 
 /* A held job keeps the lane from going away until the others have learned that it closes. */
-static void stress_and_close(enum mw_lane_runner runner)
+static void stress_and_close(const struct mw_lane_options *kind)
 {
     static struct arena arena;
     static struct stressed_job holder;
-    struct role roles[SUBMITTERS + CANCELLERS];
-    struct mw_thread threads[SUBMITTERS + CANCELLERS];
+    struct role roles[SUBMITTERS + OTHERS];
+    struct mw_thread threads[SUBMITTERS + OTHERS];
     struct mw_thread closer;
 
-    arena_open(&arena, runner);
+    arena_open(&arena, kind);
     holder = (struct stressed_job){.job = {.fn = hold}, .arena = &arena};
     assert_int_equal(mw_lane_submit(arena.lane, &holder.job), 0);
     assert_true(counter_await(&arena.held, 1));
     start_roles(threads, roles, SUBMITTERS, &arena, submit_stressed);
-    start_roles(threads + SUBMITTERS, roles + SUBMITTERS, CANCELLERS, &arena, cancel_stressed);
+    start_others(threads + SUBMITTERS, roles + SUBMITTERS, &arena);
     assert_int_equal(mw_thread_start(&closer, &(struct mw_thread_options){.name = "closer"},
                                      close_the_lane, arena.lane),
                      0);
     join_roles(threads, SUBMITTERS);
     atomic_store_explicit(&arena.stop, true, memory_order_relaxed);
-    join_roles(threads + SUBMITTERS, CANCELLERS);
+    join_roles(threads + SUBMITTERS, OTHERS);
     counter_add(&arena.gate, 1);
     mw_thread_join(&closer);
     (void)check_accounts(&arena);
     arena_close(&arena);
 }
 
-/* Breaks when a race loses or repeats a job, or lets more than cap run at once. */
-static void dedicated_lane_keeps_its_promises_under_stress(void **state)
+/* Breaks when a race loses or repeats a job, or lets more than cap run at once; in whichever way
+ * the lane parks, yields or spins. */
+static void lane_keeps_its_promises_under_stress(void **state)
 {
     (void)state;
-    stress_and_drain(MW_LANE_DEDICATED);
-}
-
-/* The same over pool workers: breaks when a yield or a loop that ends loses or repeats a job. */
-static void pool_lane_keeps_its_promises_under_stress(void **state)
-{
-    (void)state;
-    stress_and_drain(MW_LANE_POOL);
+    for (size_t i = 0; i < KINDS; i++)
+        stress_and_drain(&kinds[i]);
 }
 
 /* Breaks when closing races with submit, cancel or expiry over who calls done(). */
@@ -287,7 +341,7 @@ static void closing_lane_calls_each_done_once(void **state)
 {
     (void)state;
     for (unsigned round = 0; round < 40; round++)
-        stress_and_close(round % 2 ? MW_LANE_POOL : MW_LANE_DEDICATED);
+        stress_and_close(&kinds[round % KINDS]);
 }
 
 /* Breaks when starts that fail now and then strand a job or leak a place under the cap. */
@@ -299,7 +353,7 @@ static void lane_keeps_its_promises_while_starts_fail(void **state)
 
     (void)state;
     for (unsigned round = 0; round < 40; round++) {
-        arena_open(&arena, round % 2 ? MW_LANE_POOL : MW_LANE_DEDICATED);
+        arena_open(&arena, &kinds[round % KINDS]);
         start_roles(threads, roles, SUBMITTERS, &arena, submit_stressed);
         thread_starts_allow((int)(round % 5));
         join_roles(threads, SUBMITTERS);
@@ -313,8 +367,7 @@ static void lane_keeps_its_promises_while_starts_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dedicated_lane_keeps_its_promises_under_stress),
-        cmocka_unit_test(pool_lane_keeps_its_promises_under_stress),
+        cmocka_unit_test(lane_keeps_its_promises_under_stress),
         cmocka_unit_test(closing_lane_calls_each_done_once),
         cmocka_unit_test(lane_keeps_its_promises_while_starts_fail),
     };

@@ -17,138 +17,9 @@
 #include <millwright/flow.h>
 #include <millwright/lane.h>
 
+#include "lanes/scene.h"
 #include "pools/support.h"
 #include "pools/thread_starts.h"
-
-#define LEAVES_MAX 128
-#define NEVER_DONE 12345 /* a status that no lane hands out */
-
-/* What the leaves of a test share. */
-struct scene {
-    struct mw_lane *lane;
-    struct mw_lane *other;
-    struct mw_pool *pool;
-    struct counter gate;    /* opened by the test */
-    struct counter waiting; /* leaves that wait at the gate */
-    struct counter done;
-    unsigned tasks; /* threads of the process before the lane came */
-    unsigned order[LEAVES_MAX];
-    struct counter ordered;
-};
-
-struct leaf {
-    struct mw_job job; /* first, so that fn can cast */
-    struct scene *scene;
-    unsigned number;
-    unsigned runs;
-    unsigned dones;
-    int status;
-    pthread_t done_on;
-    uint64_t flow;
-    uint64_t flow_in_done;
-    int answer; /* of what the leaf tried from inside */
-    int nice;
-    size_t stack_bytes;
-    sigset_t blocked;
-    char thread_name[16];
-};
-
-static void scene_open(struct scene *scene, const struct mw_lane_options *options)
-{
-    struct mw_lane_options own = *options;
-
-    memset(scene, 0, sizeof *scene);
-    counter_init(&scene->gate);
-    counter_init(&scene->waiting);
-    counter_init(&scene->done);
-    counter_init(&scene->ordered);
-    scene->tasks = tasks_baseline();
-    if (own.runner == MW_LANE_POOL) {
-        assert_int_equal(mw_pool_new(&scene->pool, &(struct mw_pool_options){.max_threads = own.cap,
-                                                                             .queue_max = 64}),
-                         0);
-        own.pool = scene->pool;
-    }
-    assert_int_equal(mw_lane_new(&scene->lane, &own), 0);
-}
-
-/* Every test ends here: no thread may be left. */
-static void scene_close(struct scene *scene)
-{
-    counter_add(&scene->gate, 1);
-    mw_lane_free(scene->lane, false);
-    mw_lane_free(scene->other, false);
-    mw_pool_free(scene->pool);
-    assert_int_equal(mw_thread_count(MW_THREAD_LANE), 0);
-    assert_int_equal(mw_thread_count(MW_THREAD_POOL), 0);
-    assert_true(tasks_await(scene->tasks));
-    counter_fini(&scene->ordered);
-    counter_fini(&scene->done);
-    counter_fini(&scene->waiting);
-    counter_fini(&scene->gate);
-}
-
-static void note_done(struct mw_job *job, int status)
-{
-    struct leaf *leaf = (struct leaf *)job;
-
-    leaf->dones++;
-    leaf->status = status;
-    leaf->done_on = pthread_self();
-    leaf->flow_in_done = mw_flow_current();
-    counter_add(&leaf->scene->done, 1);
-}
-
-static void leaf_init(struct leaf *leaf, struct scene *scene, int (*fn)(struct mw_job *))
-{
-    memset(leaf, 0, sizeof *leaf);
-    leaf->job.fn = fn;
-    leaf->job.done = note_done;
-    leaf->scene = scene;
-    leaf->status = NEVER_DONE;
-}
-
-static struct mw_lane_stats stats_of(const struct scene *scene)
-{
-    struct mw_lane_stats stats;
-
-    mw_lane_snapshot(scene->lane, &stats);
-    return stats;
-}
-
-static void submit(struct leaf *leaf)
-{
-    assert_int_equal(mw_lane_submit(leaf->scene->lane, &leaf->job), 0);
-}
-
-static int run_plain(struct mw_job *job)
-{
-    struct leaf *leaf = (struct leaf *)job;
-
-    leaf->runs++;
-    leaf->flow = mw_flow_current();
-    return 7;
-}
-
-static int run_at_gate(struct mw_job *job)
-{
-    struct leaf *leaf = (struct leaf *)job;
-
-    leaf->runs++;
-    counter_add(&leaf->scene->waiting, 1);
-    counter_await(&leaf->scene->gate, 1);
-    return 0;
-}
-
-static int run_in_order(struct mw_job *job)
-{
-    struct leaf *leaf = (struct leaf *)job;
-    struct scene *scene = leaf->scene;
-
-    scene->order[scene->ordered.value] = leaf->number; /* cap 1: one at a time */
-    counter_add(&scene->ordered, 1);
-    return 0;
-}
 
 static int look_around(struct mw_job *job)
 {
@@ -157,19 +28,12 @@ static int look_around(struct mw_job *job)
 
     pthread_getname_np(pthread_self(), leaf->thread_name, sizeof leaf->thread_name);
     leaf->nice = getpriority(PRIO_PROCESS, (id_t)gettid());
+    leaf->policy = sched_getscheduler(0);
     pthread_sigmask(SIG_SETMASK, NULL, &leaf->blocked);
     pthread_getattr_np(pthread_self(), &attributes);
     pthread_attr_getstacksize(&attributes, &leaf->stack_bytes);
     pthread_attr_destroy(&attributes);
     return 0;
-}
-
-/* A leaf that keeps the lane's only thread busy until the gate opens. */
-static void hold_the_lane(struct scene *scene, struct leaf *leaf)
-{
-    leaf_init(leaf, scene, run_at_gate);
-    submit(leaf);
-    assert_true(counter_await(&scene->waiting, 1));
 }
 
 /* ---- making a lane ---- */
@@ -184,8 +48,9 @@ static void lane_refuses_bad_options(void **state)
     assert_int_equal(mw_pool_new(&pool, NULL), 0);
     const struct mw_lane_options bad[] = {
         {.cap = MW_LANE_CAP_LIMIT + 1},
-        {.nice = 20},
-        {.nice = -2},
+        {.tenants_max = MW_LANE_TENANTS_LIMIT + 1},
+        {.spin_us = MW_LANE_SPIN_US_MAX + 1},
+        {.urgency = (enum mw_lane_urgency)(MW_LANE_EQUAL + 1)},
         {.name = "a name of thirty-two bytes, which"},
         {.runner = MW_LANE_POOL},
         {.pool = pool},
@@ -211,7 +76,7 @@ static void lane_defaults_are_as_documented(void **state)
     leaf_init(&leaf, &scene, look_around);
     submit(&leaf);
     assert_true(counter_await(&scene.done, 1));
-    assert_int_equal(leaf.nice, MW_LANE_NICE_DEFAULT);
+    assert_int_equal(leaf.policy, SCHED_IDLE);
     assert_true(leaf.stack_bytes >= MW_LANE_STACK_BYTES_DEFAULT);
     scene_close(&scene);
 }
@@ -223,7 +88,7 @@ static void lane_thread_is_named_and_deaf_to_signals(void **state)
     struct leaf leaf;
 
     (void)state;
-    scene_open(&scene, &(struct mw_lane_options){.cap = 1, .nice = -1});
+    scene_open(&scene, &(struct mw_lane_options){.cap = 1, .urgency = MW_LANE_EQUAL});
     leaf_init(&leaf, &scene, look_around);
     submit(&leaf);
     assert_true(counter_await(&scene.done, 1));
@@ -232,10 +97,37 @@ static void lane_thread_is_named_and_deaf_to_signals(void **state)
     assert_true(sigismember(&leaf.blocked, SIGTERM));
     assert_true(sigismember(&leaf.blocked, SIGINT));
     if (geteuid() == 0) /* others cannot get below what they inherited */
-        assert_int_equal(leaf.nice, 0);
+        assert_int_equal(leaf.nice, getpriority(PRIO_PROCESS, (id_t)getpid()));
     assert_int_equal(stats_of(&scene).ran_on_lane, 1);
     assert_int_equal(stats_of(&scene).ran_on_pool, 0);
     scene_close(&scene);
+}
+
+/* Breaks when a host's choice of urgency does not reach the lane's threads. */
+static void lane_threads_are_as_urgent_as_asked(void **state)
+{
+    const int own = getpriority(PRIO_PROCESS, (id_t)getpid());
+    const struct {
+        enum mw_lane_urgency urgency;
+        int policy;
+        int nice;
+    } rows[] = {{MW_LANE_NICE_19, SCHED_OTHER, 19},
+                {MW_LANE_IDLE, SCHED_IDLE, own},
+                {MW_LANE_EQUAL, SCHED_OTHER, own}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct scene scene;
+        struct leaf leaf;
+
+        scene_open(&scene, &(struct mw_lane_options){.cap = 1, .urgency = rows[i].urgency});
+        leaf_init(&leaf, &scene, look_around);
+        submit(&leaf);
+        assert_true(counter_await(&scene.done, 1));
+        assert_int_equal(leaf.policy, rows[i].policy);
+        assert_int_equal(leaf.nice, rows[i].nice);
+        scene_close(&scene);
+    }
 }
 
 /* ---- submit and run ---- */
@@ -843,6 +735,96 @@ static void pool_lane_yields_to_other_items(void **state)
     scene_close(&scene);
 }
 
+/* Breaks when a lane that is too small and a pool that is starved look alike: the first job waits
+ * for a worker of the pool, the second for the lane's only slot. */
+static void waits_for_a_slot_and_for_a_worker_are_told_apart(void **state)
+{
+    struct held_item held;
+    struct mw_lane_stats stats;
+    struct scene scene;
+    struct leaf first;
+    struct leaf second;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_lane_options){.runner = MW_LANE_POOL, .cap = 1});
+    held = (struct held_item){.item = {.fn = hold_a_worker}, .scene = &scene};
+    assert_int_equal(mw_pool_submit(scene.pool, &held.item), 0);
+    assert_true(counter_await(&scene.waiting, 1));
+    leaf_init(&first, &scene, run_plain);
+    leaf_init(&second, &scene, run_plain);
+    submit(&first);
+    assert_int_equal(stats_of(&scene).waiting_for_worker, 1);
+    submit(&second);
+    counter_add(&scene.gate, 1);
+    assert_true(counter_await(&scene.done, 2));
+    stats = stats_of(&scene);
+    assert_int_equal(stats.worker_wait_max_ns, first.job.started_ns - first.job.queued_ns);
+    assert_int_equal(stats.slot_wait_max_ns, second.job.started_ns - second.job.queued_ns);
+    assert_int_equal(stats.wait_max_ns, stats.worker_wait_max_ns > stats.slot_wait_max_ns
+                                            ? stats.worker_wait_max_ns
+                                            : stats.slot_wait_max_ns);
+    assert_int_equal(mw_histogram_count(mw_lane_wait_histogram(scene.lane)), 2);
+    assert_int_equal(stats.waiting_for_worker, 0);
+    scene_close(&scene);
+}
+
+/* The control: the same two jobs over a pool that is not starved wait for no worker, unless it is
+ * for its thread to start. Breaks when every wait counts as one for a worker. */
+static void wait_behind_a_leaf_is_one_for_a_slot(void **state)
+{
+    struct scene scene;
+    struct leaf first;
+    struct leaf second;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_lane_options){.runner = MW_LANE_POOL, .cap = 1});
+    hold_the_lane(&scene, &first);
+    leaf_init(&second, &scene, run_plain);
+    submit(&second);
+    assert_int_equal(stats_of(&scene).waiting_for_worker, 0);
+    counter_add(&scene.gate, 1);
+    assert_true(counter_await(&scene.done, 2));
+    assert_int_equal(stats_of(&scene).worker_wait_max_ns,
+                     first.job.started_ns - first.job.queued_ns);
+    assert_int_equal(stats_of(&scene).slot_wait_max_ns,
+                     second.job.started_ns - second.job.queued_ns);
+    scene_close(&scene);
+}
+
+static int run_for_a_while(struct mw_job *job)
+{
+    (void)job;
+    usleep(2000);
+    return 0;
+}
+
+/* Breaks when the estimate for a Retry-After does not grow with what waits, or is not 0 while a
+ * thread is free. */
+static void wait_estimate_grows_with_the_queue(void **state)
+{
+    struct scene scene;
+    struct leaf first;
+    struct leaf leaves[3];
+    uint64_t before;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_lane_options){.cap = 1});
+    assert_int_equal(mw_lane_wait_estimate_ns(scene.lane), 0);
+    leaf_init(&leaves[0], &scene, run_for_a_while);
+    submit(&leaves[0]);
+    assert_int_equal(mw_lane_wait(scene.lane, &leaves[0].job, UINT64_MAX), 0);
+    assert_int_equal(mw_lane_wait_estimate_ns(scene.lane), 0);
+    hold_the_lane(&scene, &first);
+    before = mw_lane_wait_estimate_ns(scene.lane);
+    assert_true(before > 0);
+    for (unsigned i = 0; i < 3; i++) {
+        leaf_init(&leaves[i], &scene, run_plain);
+        submit(&leaves[i]);
+        assert_int_equal(mw_lane_wait_estimate_ns(scene.lane), (i + 2) * before);
+    }
+    scene_close(&scene);
+}
+
 /* Breaks when a yield that a full pool refuses loses the loop. */
 static void pool_lane_goes_on_when_it_cannot_yield(void **state)
 {
@@ -873,6 +855,7 @@ int main(void)
         cmocka_unit_test(lane_refuses_bad_options),
         cmocka_unit_test(lane_defaults_are_as_documented),
         cmocka_unit_test(lane_thread_is_named_and_deaf_to_signals),
+        cmocka_unit_test(lane_threads_are_as_urgent_as_asked),
         cmocka_unit_test(job_tells_how_it_ran),
         cmocka_unit_test(jobs_start_in_the_order_of_their_submission),
         cmocka_unit_test(full_queue_refuses),
@@ -895,6 +878,9 @@ int main(void)
         cmocka_unit_test(lane_goes_on_with_the_threads_it_has),
         cmocka_unit_test(pool_lane_refuses_when_the_pool_is_full),
         cmocka_unit_test(pool_lane_yields_to_other_items),
+        cmocka_unit_test(waits_for_a_slot_and_for_a_worker_are_told_apart),
+        cmocka_unit_test(wait_behind_a_leaf_is_one_for_a_slot),
+        cmocka_unit_test(wait_estimate_grows_with_the_queue),
         cmocka_unit_test(pool_lane_goes_on_when_it_cannot_yield),
     };
 

@@ -69,6 +69,27 @@ static void flow_arrive_counts_leaves_only(void **state)
     assert_int_equal(mw_flow_escaped_leaf(), leaf);
 }
 
+/* Breaks when events of one kind are counted as another, or those of no leaf are counted. */
+static void flow_events_are_counted_apart(void **state)
+{
+    uint64_t before[MW_FLOW_EVENTS];
+
+    (void)state;
+    for (int event = 0; event < MW_FLOW_EVENTS; event++)
+        before[event] = mw_flow_count((enum mw_flow_event)event);
+    for (int event = 0; event < MW_FLOW_EVENTS; event++) {
+        uint64_t leaf = mw_flow_next();
+
+        mw_flow_note((enum mw_flow_event)event, 0);
+        for (int i = 0; i <= event; i++)
+            mw_flow_note((enum mw_flow_event)event, leaf);
+        assert_int_equal(mw_flow_newest_leaf((enum mw_flow_event)event), leaf);
+    }
+    for (int event = 0; event < MW_FLOW_EVENTS; event++)
+        assert_int_equal(mw_flow_count((enum mw_flow_event)event),
+                         before[event] + (uint64_t)event + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -76,6 +97,7 @@ int main(void)
         cmocka_unit_test(flow_enter_nests),
         cmocka_unit_test(flow_current_is_per_thread),
         cmocka_unit_test(flow_arrive_counts_leaves_only),
+        cmocka_unit_test(flow_events_are_counted_apart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,18 @@
 
 #include <millwright/mutex.h>
 
+/* Built with ThreadSanitizer, whose threads and forks are not quite the system's. */
+#if defined(__SANITIZE_THREAD__)
+#define SUPPORT_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SUPPORT_TSAN 1
+#endif
+#endif
+#ifndef SUPPORT_TSAN
+#define SUPPORT_TSAN 0
+#endif
+
 #define SUPPORT_WAIT_S 60 /* far above anything a healthy run takes, sanitizers included */
 
 /* Counts what happened. A gate is a counter that everybody waits to reach 1. */

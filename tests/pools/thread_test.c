@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -20,6 +21,7 @@ struct report {
     char name[16];
     enum mw_thread_kind kind;
     int nice;
+    int policy;
     sigset_t blocked;
     size_t stack_bytes;
 };
@@ -32,6 +34,7 @@ static void look_around(void *arg)
     pthread_getname_np(pthread_self(), report->name, sizeof report->name);
     report->kind = mw_thread_kind_current();
     report->nice = getpriority(PRIO_PROCESS, (id_t)gettid());
+    report->policy = sched_getscheduler(0);
     pthread_sigmask(SIG_SETMASK, NULL, &report->blocked);
     pthread_getattr_np(pthread_self(), &attributes);
     pthread_attr_getstacksize(&attributes, &report->stack_bytes);
@@ -80,9 +83,10 @@ static void thread_has_its_kinds_name(void **state)
 }
 
 /* Breaks when a thread keeps what it inherited from the one that started it. */
-static void thread_inherits_neither_name_nor_kind_nor_nice(void **state)
+static void thread_inherits_neither_name_nor_kind_nor_urgency(void **state)
 {
     struct report report = {0};
+    int own = getpriority(PRIO_PROCESS, (id_t)getpid());
 
     (void)state;
     if (geteuid() != 0)
@@ -91,7 +95,22 @@ static void thread_inherits_neither_name_nor_kind_nor_nice(void **state)
         start_from_inside, &report);
     assert_string_equal(report.name, "mw-pool");
     assert_int_equal(report.kind, MW_THREAD_POOL);
-    assert_int_equal(report.nice, 0);
+    assert_int_equal(report.nice, own);
+    run(&(struct mw_thread_options){.name = "outer", .kind = MW_THREAD_LANE, .idle = true},
+        start_from_inside, &report);
+    assert_int_equal(report.policy, SCHED_OTHER);
+}
+
+/* Breaks when the policy is set for the whole process, or not at all. */
+static void thread_runs_idle_if_asked(void **state)
+{
+    struct report report = {0};
+    int before = sched_getscheduler(0);
+
+    (void)state;
+    run(&(struct mw_thread_options){.idle = true}, look_around, &report);
+    assert_int_equal(report.policy, SCHED_IDLE);
+    assert_int_equal(sched_getscheduler(0), before);
 }
 
 /* Breaks when the nice value is set for the whole process, or not at all. */
@@ -216,7 +235,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thread_has_its_kinds_name),
-        cmocka_unit_test(thread_inherits_neither_name_nor_kind_nor_nice),
+        cmocka_unit_test(thread_inherits_neither_name_nor_kind_nor_urgency),
+        cmocka_unit_test(thread_runs_idle_if_asked),
         cmocka_unit_test(thread_nice_is_its_own),
         cmocka_unit_test(thread_blocks_signals_but_its_own_faults),
         cmocka_unit_test(thread_gets_the_stack_it_asks_for),

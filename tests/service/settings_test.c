@@ -151,7 +151,13 @@ static void wrong_options_are_refused_with_what_to_do(void **state)
         const char *says;
     } cases[] = {
         {{"--no-such"}, "millwright serve: --no-such is no option; see --help"},
-        {{"--lane", "3"}, "--lane is no option"},
+        {{"--lan", "3"}, "--lan is no option"},
+        {{"--lane", "3"}, "--lane must be NAME.KEY=VALUE, such as compile-cpu.cap=2, not '3'"},
+        {{"--lane", "files"}, "must be NAME.KEY=VALUE"},
+        {{"--lane", "files=3"}, "must be NAME.KEY=VALUE"},
+        {{"--lane", "files.cap"}, "must be NAME.KEY=VALUE"},
+        {{"--lane", "files.cap=1111111111111111111111111"}, "must be NAME.KEY=VALUE"},
+        {{"--lane=a-name-that-is-one-more-than-allowed.cap=1"}, "must be NAME.KEY=VALUE"},
         {{"--lane-capx", "3"}, "--lane-capx is no option"},
         {{"-q"}, "-q is no option"},
         {{"--lane-cap"}, "--lane-cap needs a value: N"},
@@ -286,6 +292,77 @@ static void config_file_fills_the_section_of_its_command(void **state)
     assert_int_equal(values.emit_lane, 1);
 }
 
+static void expect_lane_setting(const struct mw_serve_settings *values, unsigned place,
+                                const char *lane, const char *key, const char *value)
+{
+    assert_true(place < values->lanes.count);
+    assert_string_equal(values->lanes.list[place].lane, lane);
+    assert_string_equal(values->lanes.list[place].key, key);
+    assert_string_equal(values->lanes.list[place].value, value);
+}
+
+/* Broken when an option of a lane is lost, cut, or put before one that was given earlier. */
+static void options_of_lanes_add_up_in_order(void **state)
+{
+    struct mw_serve_settings values = mw_serve_defaults;
+
+    (void)state;
+    assert_int_equal(take_file(&values, "[lane files]\ncap = 6\n"
+                                        "[serve]\nlane-cap = 3\n"
+                                        "[lane compile-cpu]\nurgency = idle ; a remark\n"),
+                     0);
+    assert_int_equal(take_serve(&values, (const char *[]){"--lane", "files.cap=7",
+                                                          "--lane=store.queue=9", NULL}),
+                     3);
+    assert_int_equal(values.lanes.count, 4);
+    expect_lane_setting(&values, 0, "files", "cap", "6");
+    expect_lane_setting(&values, 1, "compile-cpu", "urgency", "idle");
+    expect_lane_setting(&values, 2, "files", "cap", "7");
+    expect_lane_setting(&values, 3, "store", "queue", "9");
+    assert_int_equal(values.lane_cap, 3);
+}
+
+/* Broken when the bound on options of lanes is not kept: the list is an array. */
+static void more_options_of_lanes_than_fit_are_refused(void **state)
+{
+    struct mw_serve_settings values = mw_serve_defaults;
+    const char *const one[] = {"--lane", "files.cap=7", NULL};
+
+    (void)state;
+    for (unsigned i = 0; i < MW_LANE_SETTINGS_MAX; i++)
+        assert_int_equal(take_serve(&values, one), 2);
+    assert_int_equal(take_serve(&values, one), -EINVAL);
+    expect_said("--lane files.cap is one more than the 64 options of lanes that may be given");
+    assert_int_equal(values.lanes.count, MW_LANE_SETTINGS_MAX);
+}
+
+static int take_cap_only(const char *lane, const char *key, const char *value, char *why,
+                         size_t why_bytes)
+{
+    (void)lane;
+    (void)value;
+    snprintf(why, why_bytes, "is not what was asked for");
+    return strcmp(key, "cap") == 0 ? 0 : -EINVAL;
+}
+
+/* Broken when what a lane does not take is kept all the same. */
+static void options_of_lanes_are_checked_when_they_are_read(void **state)
+{
+    struct mw_serve_settings values = mw_serve_defaults;
+    struct mw_settings settings = mw_serve_settings_of(&values);
+    const char *const good[] = {"--lane", "files.cap=7"};
+    const char *const wrong[] = {"--lane", "files.cup=7"};
+
+    (void)state;
+    settings.lane_check = take_cap_only;
+    assert_int_equal(mw_settings_argv(&settings, 2, (char *const *)good), 2);
+    capture_begin();
+    assert_int_equal(mw_settings_argv(&settings, 2, (char *const *)wrong), -EINVAL);
+    capture_end();
+    expect_said("millwright serve: --lane files.cup is not what was asked for");
+    assert_int_equal(values.lanes.count, 1);
+}
+
 /* Broken when a mistake in the file passes in silence, or its report does not name the place. */
 static void mistakes_in_the_config_file_are_named(void **state)
 {
@@ -299,6 +376,9 @@ static void mistakes_in_the_config_file_are_named(void **state)
         {"[serve]\nlane-cap =\n", "lane-cap must be a decimal number"},
         {"[serve]\nemit-lane = both\n", "emit-lane must be one of dedicated|pool"},
         {"[serve]\nhelp = 1\n", "help can be given on the command line only"},
+        {"[serve]\nlane = files.cap=2\n", "lane has sections of its own here: [lane NAME]"},
+        {"[lane files]\nan-option-that-is-long = 1\n",
+         "line 2: an-option-that-is-long is too long"},
         {"[serve]\n\njust words\n", "line 3: it is neither a [section] nor name = value"},
         {"[serve\n", "line 1: it is neither"},
         {"lane-cap = 3\n", "lane-cap stands in no section; put it below [serve]"},
@@ -398,6 +478,9 @@ int main(void)
         cmocka_unit_test(bytes_take_units_of_1024_and_refuse_overflow),
         cmocka_unit_test(texts_over_the_bound_are_refused),
         cmocka_unit_test(config_file_fills_the_section_of_its_command),
+        cmocka_unit_test(options_of_lanes_add_up_in_order),
+        cmocka_unit_test(more_options_of_lanes_than_fit_are_refused),
+        cmocka_unit_test(options_of_lanes_are_checked_when_they_are_read),
         cmocka_unit_test(mistakes_in_the_config_file_are_named),
         cmocka_unit_test(a_line_too_long_for_the_parser_is_refused),
         cmocka_unit_test(an_unreadable_config_file_is_an_error),

@@ -1,0 +1,687 @@
+/* lane.pml - a model of lanes/lane.c: submit through the inbox or under the lock, loops that are
+ * brought, park, linger and end, cancel, and the end of the lane.
+ *
+ * What must hold: a job that was accepted is done exactly once; fn runs once or never; no more than
+ * CAP run; when all is quiet nothing lies there; mw_lane_free ends, and when it does nobody is
+ * inside, no thread is left, and nobody touches the lane after; and the invariants of lane.c,
+ * whenever the lock is free (`check`).
+ *
+ * The lock is a variable. A step in `atomic` or `d_step` is what happens between two looks at the
+ * inbox, which submitters change without the lock. The threads' event count is taken for what
+ * event_count.pml shows of it: an announced thread that does not lie yet sees the epoch move, one
+ * that lies is woken, any one of them. Which job is next is left open: any that is queued.
+ *
+ * Sizes:    CAP, JOBS (3 or 4; two submitters share them), PLACES (queue_max)
+ * Variants: POOL            loops run on the shared pool, and yield after any job
+ *           NO_LINGER       a parked thread's time is never up: nothing heals a lost wake-up
+ *           STARTS_FAIL     a thread (or a place in the pool's queue) may not be had
+ *           CANCEL          somebody cancels job 1; the lane is freed with cancel_queued
+ *           AGAIN           done() of job 0 submits it once more
+ *           TOGETHER        jobs 0 and 1 run until both have started: free capacity must be used
+ *           LATE            the lane is freed only when all is quiet
+ * Mutants, to be found wrong:
+ *           END_UNCHECKED   a loop ends though the last look found a job
+ *           SHUT_APART      the inbox is looked into, and shut in a second step
+ *           PUSH_APART      a submitter sees the inbox open, and pushes in a second step
+ *           NO_ROLL_BACK    a loop that could not be started stays counted
+ *           DONE_EARLY      cancel calls done() before it takes the job out
+ *           DONE_TWICE      the lane's end does not take out what it cancels
+ *           WAKE_KEPT       the call stays set when a thread has taken it
+ *           SHUT_LATE       who was woken leaves the inbox open until it has looked
+ *           CHAIN_BROKEN    who comes does not bring the next
+ *           ANNOUNCED_LATE  a thread announces itself after it has freed the lock
+ *           NOT_DISMISSED   the lane's end does not wake who is parked
+ *           FREED_EARLY     the lane's end does not wait until all is quiet
+ *           UNJOINED        a thread that leaves does not join the one before it
+ *           UNCAPPED        a loop is brought at the cap as well */
+
+#ifndef CAP
+#define CAP 2
+#endif
+#ifndef PLACES
+#define PLACES 4
+#endif
+#ifndef JOBS
+#define JOBS 3
+#endif
+#define JOBS_MAX  4
+#define STARTS    8 /* more than are ever tried: asserted */
+#define NO_THREAD STARTS
+
+#ifdef POOL
+#define DEDICATED 0
+#else
+#define DEDICATED 1
+#endif
+
+/* the inbox's word: a job may be pushed only on OPEN */
+#define SHUT   0
+#define OPEN   1
+#define CLOSED 2
+
+/* where a job is */
+#define IDLE    0
+#define CLAIMED 1 /* on its way to the inbox or the queue */
+#define POSTED  2 /* in the inbox */
+#define QUEUED  3
+#define RUNNING 4
+
+bool locked;
+byte inbox = SHUT;
+byte stage[JOBS_MAX];
+byte places; /* in use */
+
+/* guarded by the lock */
+byte queued;
+byte loops; /* `active` in lane.c: a word of Promela */
+byte coming;
+byte busy;
+byte threads;
+byte parked;
+byte slots; /* in use */
+byte ended = NO_THREAD;
+bool waking;
+bool closing;
+bool closer_waits;
+bool closer_woken;
+
+/* the event count, as its users see it */
+bool announced[STARTS];
+bool lies[STARTS];
+bool moved[STARTS]; /* or woken */
+
+/* for the checks only */
+byte starts;
+bool alive[STARTS];
+byte users = 2; /* calls into the lane by others than its loops; and submits by done() */
+byte running;
+byte accepted[JOBS_MAX];
+byte runs[JOBS_MAX];
+byte dones[JOBS_MAX];
+bool freed;
+
+#define POSTED_ANY                                                                                 \
+    (stage[0] == POSTED || stage[1] == POSTED || stage[2] == POSTED || stage[3] == POSTED)
+#define WANTED_OPEN (loops == CAP || (parked > 0 && waking))
+#define QUIET       (loops == 0 && threads == 0)
+#define ALL_DONE                                                                                   \
+    (dones[0] == accepted[0] && dones[1] == accepted[1] && dones[2] == accepted[2] &&              \
+     dones[3] == accepted[3])
+#ifdef UNCAPPED
+#define LOOP_WANTED (queued > coming && (parked == 0 || !waking))
+#else
+#define LOOP_WANTED (queued > coming && loops < CAP && (parked == 0 || !waking))
+#endif
+
+inline check()
+{
+    assert(!freed);
+    assert(!(queued > 0 || POSTED_ANY) || loops > 0);
+    assert(busy <= loops && loops <= CAP && coming <= loops);
+    assert(inbox != OPEN || WANTED_OPEN);
+    assert(parked + loops <= threads || !DEDICATED);
+    assert(queued <= PLACES)
+}
+
+#define LOCK atomic { !locked -> locked = true; assert(!freed) }
+
+inline unlock()
+{
+    d_step {
+        check();
+        locked = false
+    }
+}
+
+inline enqueue(j)
+{
+    stage[j] = QUEUED;
+    queued++
+}
+
+inline posted_queue()
+{
+    if
+    :: stage[0] == POSTED -> enqueue(0)
+    :: else
+    fi;
+    if
+    :: stage[1] == POSTED -> enqueue(1)
+    :: else
+    fi;
+    if
+    :: stage[2] == POSTED -> enqueue(2)
+    :: else
+    fi;
+    if
+    :: stage[3] == POSTED -> enqueue(3)
+    :: else
+    fi
+}
+
+inline take_in()
+{
+    d_step {
+        posted_queue()
+    }
+}
+
+/* One exchange. */
+inline settle()
+{
+#ifdef SHUT_APART
+    take_in();
+    d_step {
+        if
+        :: closing -> inbox = CLOSED
+        :: !closing && WANTED_OPEN -> inbox = OPEN
+        :: else -> inbox = SHUT
+        fi
+    }
+#else
+    d_step {
+        if
+        :: closing -> inbox = CLOSED
+        :: !closing && WANTED_OPEN -> inbox = OPEN
+        :: else -> inbox = SHUT
+        fi;
+        if
+        :: inbox != OPEN -> posted_queue()
+        :: else
+        fi
+    }
+#endif
+}
+
+/* Called under the lock; but for the lock, notify_one of the event count. */
+inline choose_one()
+{
+    d_step {
+        i = 0;
+        do
+        :: i < STARTS ->
+            if
+            :: announced[i] && !lies[i] -> moved[i] = true
+            :: else
+            fi;
+            i++
+        :: else -> break
+        od;
+        i = 0
+    }
+    if
+    :: lies[0] -> lies[0] = false; moved[0] = true
+    :: lies[1] -> lies[1] = false; moved[1] = true
+    :: lies[2] -> lies[2] = false; moved[2] = true
+    :: lies[3] -> lies[3] = false; moved[3] = true
+    :: lies[4] -> lies[4] = false; moved[4] = true
+    :: lies[5] -> lies[5] = false; moved[5] = true
+    :: lies[6] -> lies[6] = false; moved[6] = true
+    :: lies[7] -> lies[7] = false; moved[7] = true
+    :: else
+    fi
+}
+
+inline choose_all()
+{
+    d_step {
+        i = 0;
+        do
+        :: i < STARTS ->
+            moved[i] = moved[i] || announced[i];
+            lies[i] = false;
+            i++
+        :: else -> break
+        od;
+        i = 0
+    }
+}
+
+inline thread_call()
+{
+    assert(!waking);
+    waking = true;
+    parked--;
+    loops++;
+    coming++;
+    choose_one()
+}
+
+inline reserve()
+{
+    slots++;
+    assert(slots <= CAP);
+    loops++;
+    coming++;
+    threads = threads + DEDICATED
+}
+
+inline roll_back()
+{
+#ifdef NO_ROLL_BACK
+    skip
+#else
+    slots--;
+    loops--;
+    coming--;
+    threads = threads - DEDICATED;
+    quiet_check()
+#endif
+}
+
+/* `failed` becomes whether the thread, or the place in the pool's queue, could not be had. */
+inline launch()
+{
+    if
+    :: failed = false;
+        assert(starts < STARTS);
+        alive[starts] = DEDICATED;
+        starts++;
+        run loop(starts - 1)
+#ifdef STARTS_FAIL
+    :: failed = true
+#endif
+    fi
+}
+
+inline quiet_check()
+{
+    if
+    :: closer_waits && QUIET ->
+        closer_waits = false;
+        closer_woken = true
+    :: else
+    fi
+}
+
+inline finish(j) /* done() is called */
+{
+    d_step {
+        dones[j]++;
+        assert(dones[j] <= accepted[j])
+    }
+}
+
+/* mw_lane_submit. `users` counts the call for as long as it may touch the lane. */
+inline submit(j)
+{
+    if
+    :: inbox == CLOSED
+    :: atomic { inbox != CLOSED && places == PLACES }
+    :: atomic {
+        inbox != CLOSED && places < PLACES ->
+        places++;
+        assert(stage[j] == IDLE);
+        stage[j] = CLAIMED
+    }
+        if
+#ifdef PUSH_APART
+        :: inbox == OPEN ->
+            atomic { stage[j] = POSTED; accepted[j]++ }
+#else
+        :: atomic { inbox == OPEN -> stage[j] = POSTED; accepted[j]++ }
+#endif
+        :: inbox != OPEN -> submit_locked(j)
+        fi
+    fi
+}
+
+inline submit_locked(j)
+{
+    atomic {
+        LOCK;
+        take_in();
+        failed = false;
+        enqueue(j);
+        if
+        :: closing || !LOOP_WANTED
+        :: !closing && LOOP_WANTED && parked > 0 -> thread_call()
+        :: !closing && LOOP_WANTED && parked == 0 ->
+            reserve();
+            launch();
+            if
+            :: failed -> roll_back()
+            :: else
+            fi
+        fi;
+        if
+        :: closing || (failed && loops == 0) ->
+            queued--;
+            stage[j] = IDLE;
+            places--
+        :: else -> accepted[j]++
+        fi;
+        failed = false
+    }
+    atomic {
+        settle();
+        unlock()
+    }
+}
+
+#define TAKE(j)                                                                                    \
+    stage[j] == QUEUED -> stage[j] = RUNNING; queued--; places--; busy++; job = j
+
+proctype loop(byte me)
+{
+    byte job, i;
+    bool failed;
+
+    atomic { LOCK }
+arrive:
+#ifndef SHUT_LATE
+    settle();
+#endif
+    atomic {
+        take_in();
+#ifndef CHAIN_BROKEN
+        if
+        :: LOOP_WANTED && parked == 0 -> reserve()
+        :: else -> goto call_next
+        fi
+#else
+        goto arrived
+#endif
+    }
+    atomic {
+        settle();
+        unlock()
+    }
+    atomic { launch() }
+    atomic {
+        LOCK;
+        if
+        :: failed -> roll_back()
+        :: else
+        fi;
+        failed = false
+    }
+    settle();
+call_next:
+    atomic {
+        if
+        :: LOOP_WANTED && parked > 0 -> thread_call()
+        :: else
+        fi
+    }
+arrived:
+    coming--;
+    settle();
+
+next_job:
+    atomic {
+        take_in();
+        if
+        :: TAKE(0)
+        :: TAKE(1)
+        :: TAKE(2)
+        :: TAKE(3)
+        :: queued == 0 -> goto end_loop
+        fi;
+        unlock()
+    }
+    atomic {
+        runs[job]++;
+        running++;
+        assert(running <= CAP)
+    }
+#ifdef TOGETHER
+    (job > 1 || (runs[0] > 0 && runs[1] > 0));
+#endif
+    atomic {
+        running--;
+        stage[job] = IDLE /* job_let_go, without the lock */
+    }
+    finish(job);
+#ifdef AGAIN
+    if
+    :: job == 0 && accepted[0] == 1 -> submit(0)
+    :: else
+    fi;
+#endif
+    atomic {
+        LOCK;
+        job = 0;
+        busy--;
+#ifdef POOL
+        take_in();
+        if
+        :: queued > 0 -> /* yield: another worker goes on with this loop */
+            coming++;
+            launch();
+            if
+            :: failed -> coming--; failed = false
+            :: else -> unlock(); goto gone
+            fi
+        :: true
+        fi
+#endif
+    }
+    goto next_job;
+
+end_loop:
+    loops--;
+    settle();
+    atomic {
+#ifndef END_UNCHECKED
+        if
+        :: queued > 0 -> loops++; goto next_job
+        :: else
+        fi;
+#endif
+#ifdef POOL
+        slots--;
+        quiet_check();
+        unlock();
+        goto gone
+#else
+        parked++
+#endif
+    }
+
+#ifndef POOL
+    atomic { settle() }
+park:
+    atomic {
+        if
+        :: waking ->
+take_call:
+#ifndef WAKE_KEPT
+            waking = false;
+#endif
+            goto arrive
+        :: !waking && closing -> goto leave
+        :: !waking && !closing
+        fi;
+#ifdef ANNOUNCED_LATE
+        unlock()
+    }
+    announced[me] = true;
+#else
+        announced[me] = true;
+        unlock()
+    }
+#endif
+    if
+    :: atomic { moved[me] -> moved[me] = false; announced[me] = false }
+        goto woken
+    :: atomic { !moved[me] -> lies[me] = true }
+    fi;
+    if
+    :: atomic { moved[me] -> moved[me] = false; announced[me] = false }
+        goto woken
+#ifndef NO_LINGER
+    :: atomic { lies[me] -> lies[me] = false; announced[me] = false } /* its time is up */
+#endif
+    fi;
+    atomic {
+        LOCK;
+        if
+        :: waking -> goto take_call
+        :: else -> goto leave
+        fi
+    }
+woken:
+    atomic { LOCK }
+    goto park;
+
+leave:
+    atomic {
+        parked--;
+        threads--;
+        slots--;
+        job = ended;
+        ended = me;
+        quiet_check();
+        unlock()
+    }
+#ifndef UNJOINED
+    (job == NO_THREAD || !alive[job]);
+#endif
+    alive[me] = false;
+#endif
+gone:
+    skip
+}
+
+proctype submitter(byte first, last)
+{
+    byte job, i;
+    bool failed;
+
+    job = first;
+    do
+    :: job <= last -> submit(job); job++
+    :: else -> break
+    od;
+    users--
+}
+
+#ifdef CANCEL
+proctype canceller()
+{
+    bool found;
+
+    atomic {
+        LOCK;
+        take_in();
+        found = stage[1] == QUEUED;
+#ifndef DONE_EARLY
+        if
+        :: found -> stage[1] = IDLE; queued--; places--
+        :: else
+        fi;
+#endif
+        unlock()
+    }
+    if
+    :: found -> finish(1)
+    :: else
+    fi;
+#ifdef DONE_EARLY
+    atomic {
+        LOCK;
+        if
+        :: found && stage[1] == QUEUED -> stage[1] = IDLE; queued--; places--
+        :: else
+        fi;
+        unlock()
+    }
+#endif
+    users--
+}
+#endif
+
+/* mw_lane_free, at any time or when all is quiet. */
+active proctype closer()
+{
+    byte i;
+    bool quiet, dropped[JOBS_MAX];
+
+    if
+#ifndef LATE
+    :: true
+#endif
+    :: timeout -> assert(ALL_DONE)
+    fi;
+    atomic {
+        LOCK;
+        closing = true
+    }
+    atomic {
+        settle();
+#ifdef CANCEL
+        do
+        :: i < JOBS ->
+            if
+            :: stage[i] == QUEUED ->
+                dropped[i] = true;
+#ifndef DONE_TWICE
+                stage[i] = IDLE;
+                queued--;
+                places--
+#endif
+            :: else
+            fi;
+            i++
+        :: else -> break
+        od;
+        i = 0;
+#endif
+#ifndef NOT_DISMISSED
+        if
+        :: parked > 0 -> choose_all()
+        :: else
+        fi;
+#endif
+        unlock()
+    }
+#ifdef CANCEL
+    do
+    :: i < JOBS ->
+        if
+        :: dropped[i] -> finish(i); dropped[i] = false
+        :: else
+        fi;
+        i++
+    :: else -> break
+    od;
+    i = 0;
+#endif
+#ifndef FREED_EARLY
+    atomic {
+        LOCK;
+        quiet = QUIET;
+        closer_waits = !quiet;
+        unlock()
+    }
+    if
+    :: quiet
+    :: !quiet -> closer_woken
+    fi;
+    atomic { LOCK; unlock() }
+    (ended == NO_THREAD || !alive[ended]);
+#endif
+    users == 0; /* nobody calls any more: the host's part */
+    atomic {
+        freed = true;
+        assert(ALL_DONE);
+        assert(queued == 0 && !POSTED_ANY && loops == 0 && running == 0);
+        assert(!alive[0] && !alive[1] && !alive[2] && !alive[3]);
+        assert(!alive[4] && !alive[5] && !alive[6] && !alive[7]);
+        assert(runs[0] <= accepted[0] && runs[1] <= accepted[1] && runs[2] <= accepted[2]);
+        assert(runs[3] <= accepted[3])
+    }
+}
+
+init
+{
+    atomic {
+        run submitter(0, 1);
+        run submitter(2, JOBS - 1);
+#ifdef CANCEL
+        users++;
+        run canceller()
+#endif
+    }
+}

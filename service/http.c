@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "listener.h"
 #include "log.h"
 
 #define SWEEP_MS                1000u
@@ -83,6 +84,7 @@ static void on_daemon_log(void *user, const char *format, va_list arguments);
 static struct mw_http_request *request_new(struct mw_http *http, struct MHD_Connection *connection,
                                            const char *method, const char *url);
 static void route(struct mw_http_request *request, const char *method, const char *url);
+static void refuse_foreign_page(struct mw_http_request *request);
 static bool take_upload(struct mw_http_request *request, const char *data, size_t bytes);
 static void refuse_size(struct mw_http_request *request);
 static enum MHD_Result dispatch(struct mw_http_request *request);
@@ -379,6 +381,7 @@ static struct mw_http_request *request_new(struct mw_http *http, struct MHD_Conn
     request->http = http;
     request->connection = connection;
     route(request, method, url);
+    refuse_foreign_page(request);
     const char *length = mw_http_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (request->refused.kind == MW_PROBLEM_NONE && length &&
         strtoull(length, NULL, 10) > http->options.body_bytes_max)
@@ -413,6 +416,31 @@ static void route(struct mw_http_request *request, const char *method, const cha
         mw_problem_set(&request->refused, MW_PROBLEM_NOT_FOUND, url,
                        "there is no %.200s; see docs/http.md for the paths there are", url);
     }
+}
+
+/* Any page that a person opens may send requests to loopback ports: directly, which its Origin
+ * tells, or by pointing a name of its own there, which Host tells. Neither may reach a compiler. */
+static void refuse_foreign_page(struct mw_http_request *request)
+{
+    const char *origin = mw_http_request_header(request, MHD_HTTP_HEADER_ORIGIN);
+    const char *host = mw_http_request_header(request, MHD_HTTP_HEADER_HOST);
+    if (origin) {
+        const char *authority = strstr(origin, "://");
+        if (authority && mw_listener_is_loopback_name(authority + 3))
+            origin = NULL;
+    }
+    if (!request->http->options.check_host || !host || mw_listener_is_loopback_name(host))
+        host = NULL;
+    if (origin)
+        mw_problem_set(&request->refused, MW_PROBLEM_FOREIGN, "Origin",
+                       "Origin: '%.200s' is a page from elsewhere; only pages from this machine's "
+                       "loopback may use this service",
+                       origin);
+    else if (host)
+        mw_problem_set(&request->refused, MW_PROBLEM_FOREIGN, "Host",
+                       "Host: '%.200s' is no loopback name; call the service as 127.0.0.1, "
+                       "localhost or [::1]",
+                       host);
 }
 
 /* Keeps the piece, or drops it when the request is refused anyway. False: too much, hang up. */

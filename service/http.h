@@ -42,6 +42,7 @@ struct mw_http_options {
     const struct mw_route *routes;
     size_t route_count;
     void *user;
+    bool check_host; /* the listener is TCP: Host must be a loopback name */
     unsigned connections_max;
     size_t body_bytes_max;
     size_t body_bytes_total_max;

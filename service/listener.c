@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -32,6 +33,20 @@ int mw_listener_open(struct mw_listener *listener, const char *text, char *why, 
     if (strncmp(text, "unix:", 5) == 0)
         return open_unix(listener, text + 5, why, why_bytes);
     return open_tcp(listener, text, why, why_bytes);
+}
+
+bool mw_listener_is_loopback_name(const char *authority)
+{
+    static const char *const names[] = {"localhost", "[::1]"};
+    size_t length = strlen(authority);
+    const char *colon = strrchr(authority, ':');
+    if (colon && strspn(colon + 1, "0123456789") == strlen(colon + 1))
+        length = (size_t)(colon - authority);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == length && strncasecmp(names[i], authority, length) == 0)
+            return true;
+    /* Digits and dots only: "127.0.0.1.example.org" is somebody else. */
+    return strncmp(authority, "127.", 4) == 0 && strspn(authority, "0123456789.") == length;
 }
 
 void mw_listener_unlink(const struct mw_listener *listener)

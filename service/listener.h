@@ -4,6 +4,7 @@
 #ifndef MW_SERVICE_LISTENER_H
 #define MW_SERVICE_LISTENER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct mw_listener {
@@ -14,6 +15,10 @@ struct mw_listener {
 
 /* Returns 0, or a negative errno with `why` filled: what is wrong and what to do. */
 int mw_listener_open(struct mw_listener *listener, const char *text, char *why, size_t why_bytes);
+
+/* Whether `authority` ("127.0.0.1:7417", "localhost", "[::1]:80") names this machine's loopback, by
+ * its text alone. */
+bool mw_listener_is_loopback_name(const char *authority);
 
 /* Removes the unix socket's file. The descriptor belongs to whoever serves on it. */
 void mw_listener_unlink(const struct mw_listener *listener);

@@ -21,6 +21,8 @@ static const struct kind {
     [MW_PROBLEM_QUEUE_FULL] = {503, "queue-full", "too much work is waiting", "queue"},
     [MW_PROBLEM_NOT_FOUND] = {404, "not-found", "there is nothing here", "path"},
     [MW_PROBLEM_METHOD] = {405, "method-not-allowed", "this path takes other methods", "method"},
+    [MW_PROBLEM_FOREIGN] = {403, "foreign-page", "web pages from elsewhere are not served",
+                            "header"},
     [MW_PROBLEM_TIMEOUT] = {504, "timeout", "the compile did not end in time", NULL},
     [MW_PROBLEM_STOPPING] = {503, "stopping", "the service is shutting down", NULL},
     [MW_PROBLEM_INTERNAL] = {500, "internal", "something went wrong in the service", NULL},

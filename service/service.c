@@ -198,6 +198,7 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
                             .routes = mw_service_routes,
                             .route_count = mw_service_route_count,
                             .user = service,
+                            .check_host = !service->listener.unix_path[0],
                             .connections_max = settings->connections_max,
                             .body_bytes_max = settings->body_max_bytes,
                             .body_bytes_total_max = MW_HTTP_BODY_BYTES_TOTAL_MAX_DEFAULT,

@@ -332,6 +332,35 @@ static void flags_outside_the_list_are_refused_by_name(void **state)
     expect_service_goes_on(room);
 }
 
+/* Broken when any page in somebody's browser can reach the compiler through the loopback port: the
+ * page's own requests carry Origin. Control: a page of the service's own machine is answered. */
+static void pages_from_elsewhere_are_refused(void **state)
+{
+    static const char *const foreign[] = {
+        "Origin: https://example.org",
+        "Origin: http://127.0.0.1.example.org",
+        "Origin: http://localhost.example.org:7417",
+        "Origin: null",
+    };
+    static const char *const local[] = {
+        "Origin: http://127.0.0.1:7417",
+        "Origin: http://localhost",
+        "Origin: http://[::1]:8080",
+    };
+    struct room *room = *state;
+
+    for (size_t i = 0; i < COUNT(foreign); i++)
+        expect_problem(
+            ask(room, &(struct request){.path = "/v1/compile", .body = "{}", .header = foreign[i]}),
+            403, "foreign-page", "header", "Origin", "from elsewhere");
+    for (size_t i = 0; i < COUNT(local); i++) {
+        struct answer answer = ask(room, &(struct request){.path = "/healthz", .header = local[i]});
+
+        assert_int_equal(answer.status, 200);
+        answer_free(&answer);
+    }
+}
+
 /* Broken when a path or method that is not there is answered as one that is. */
 static void unknown_paths_and_methods_are_refused(void **state)
 {
@@ -591,6 +620,7 @@ int main(void)
         cmocka_unit_test(a_source_sees_nothing_of_the_host),
         cmocka_unit_test(wrong_fields_are_refused_by_name),
         cmocka_unit_test(flags_outside_the_list_are_refused_by_name),
+        cmocka_unit_test(pages_from_elsewhere_are_refused),
         cmocka_unit_test(unknown_paths_and_methods_are_refused),
         cmocka_unit_test(a_huge_body_is_refused_and_never_held),
         cmocka_unit_test_setup_teardown(the_bound_on_a_body_is_exact, room_setup, room_teardown),

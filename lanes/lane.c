@@ -895,7 +895,7 @@ static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct r
 static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
                     struct round *round)
 {
-    void (*done)(struct mw_job *, int) = job->done;
+    void (*done)(struct mw_job *, int);
     enum mw_job_priority priority = job->priority;
     uint32_t tenant = job->tenant;
     uint64_t run_ns = 0;
@@ -906,6 +906,7 @@ static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
         status = job_call(slot, job, round);
         run_ns = job->ended_ns - job->started_ns;
     }
+    done = job->done; /* fn() may have set it */
     job_let_go(job);
     if (done != NULL)
         done(job, status);

@@ -14,6 +14,7 @@
 #include "lanes/child.h"
 #include "lanes/report.h"
 #include "lanes/scenarios.h"
+#include "lanes/work.h"
 
 #define RUNS_DEFAULT 9u
 #define RUNS_QUICK   3u
@@ -166,12 +167,12 @@ static size_t lay_out_groups(void)
 
 static void lay_out_group(size_t group, const struct scenario *scenario, int size)
 {
-    static uint64_t spin_loops;
+    static uint64_t loops;
     unsigned cpus = mw_cpus_effective();
     unsigned many = cpus * MANY_FACTOR;
 
-    if (spin_loops == 0)
-        spin_loops = scenario_calibrate();
+    if (loops == 0)
+        loops = work_calibrate(SCENARIO_WORK_NS);
     many = many < MW_LANE_CAP_LIMIT ? many : MW_LANE_CAP_LIMIT;
     for (int i = 0; i < VARIANTS; i++) {
         struct cell *cell = &cells[group * VARIANTS + (size_t)i];
@@ -182,7 +183,7 @@ static void lay_out_group(size_t group, const struct scenario *scenario, int siz
                                         .threads = size == FEW ? cpus : many,
                                         .producers = scenario->producers,
                                         .cpus = cpus,
-                                        .spin_loops = spin_loops,
+                                        .work_loops = loops,
                                         .quick = quick != NULL},
                               .measure = scenario->measure};
         if (peer == NULL)

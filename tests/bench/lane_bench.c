@@ -101,18 +101,16 @@ static const struct bench_option options[] = {
     {"--quick", NULL, "3 rounds of a quarter of the time: a first impression", &quick},
 };
 
-static const char note[] = "Every measurement has a process of its own, so no other pool's threads "
-                           "are about. All threads\n"
-                           "of a pool run once before it is measured, at the same nice value. A "
-                           "task counts as ended when\n"
-                           "its function returns; the lane's when done() is called. libuv has one "
-                           "loop for each producer,\n"
-                           "and the way back through it is not counted. p50 and p99 are of the "
-                           "trips of one run. Hot: the\n"
-                           "submitter spins, and the lane with spin_us = 10.\n"
-                           "Floors: lock and unlock of an uncontended mutex; two threads and two "
-                           "futexes (hot: no futex);\n"
-                           "the 20 us jobs in equal parts on one thread for each CPU.";
+/* clang-format off */
+static const char note[] =
+    "Every measurement has a process of its own, so no other pool's threads are about. All threads of a\n"
+    "pool run once before it is measured, at the same nice value, and are put on the CPUs in turn. A\n"
+    "task counts as ended when its function returns; the lane's when done() is called. libuv has one\n"
+    "loop for each producer, and the way back through it is not counted. Round trips are between two\n"
+    "CPUs; p50 and p99 are of the trips of one run. Hot: the submitter spins, and the lane with\n"
+    "spin_us = 10. Floors: lock and unlock of an uncontended mutex; two threads and two futexes (hot:\n"
+    "no futex); the 20 us jobs in equal parts, one for each CPU.";
+/* clang-format on */
 
 static struct cell cells[GROUPS_MAX * VARIANTS];
 static struct bench_variant variants[GROUPS_MAX * VARIANTS];

@@ -124,7 +124,7 @@ int floor_work(const struct scene *scene, double values[BENCH_VALUES_MAX])
     double walls[SCENARIO_WORK_REPEATS];
     unsigned repeats = scene_scaled(scene, SCENARIO_WORK_REPEATS);
     unsigned parts = scene->cpus < PARTS_MAX ? scene->cpus : PARTS_MAX;
-    int error = 0;
+    int error = place_on(0);
 
     work_loops = scene->work_loops;
     for (unsigned i = 0; error == 0 && i < repeats; i++)
@@ -133,7 +133,8 @@ int floor_work(const struct scene *scene, double values[BENCH_VALUES_MAX])
     return error;
 }
 
-/* The calling thread has the first part. The time does not hold the start of the others. */
+/* Each on a CPU of its own; the calling thread has the first part. The time does not hold the start
+ * of the others. */
 static int compute_in_parts(unsigned parts, double *took_ns)
 {
     pthread_t threads[PARTS_MAX];
@@ -161,6 +162,7 @@ static void *compute_part(void *argument)
 {
     const struct part *part = argument;
 
+    (void)place_on(part->first); /* a hint */
     pthread_barrier_wait(part->start);
     for (unsigned i = part->first; i < SCENARIO_JOBS; i += part->step)
         work_compute(NULL);

@@ -300,7 +300,8 @@ static int open_pool(const struct scene *scene, bool spin)
         .threads = scene->threads, .producers = scene->producers, .spin = spin});
 }
 
-/* All threads at once, so that each exists. */
+/* All threads at once, so that each exists; and each on a CPU, so that the scheduler's mood is not
+ * what is measured. */
 static int warm_up(const struct scene *scene)
 {
     int error = ramp(scene, 0, NULL);
@@ -311,6 +312,8 @@ static int warm_up(const struct scene *scene)
     batch_wait();
     give_work(NULL, 0, scene->threads);
     error = settle(scene);
+    if (error == 0)
+        error = place_evenly();
     if (error == 0)
         error = run_batch(scene, WARM_TASKS);
     return error == 0 ? settle(scene) : error;

@@ -1,7 +1,8 @@
 /* scenarios.h - what is measured: one function for each kind, the same for every pool.
  *
- * Each runs in a process of its own, opens one pool, has all its threads run once, measures for a
- * little while, and gives medians over that while. Times are in nanoseconds.
+ * Each runs in a process of its own, opens one pool, has all its threads run once, puts
+ * them on the CPUs in turn, measures for a little while, and gives medians over that while. Times
+ * are in nanoseconds.
  *
  * A floor is what this machine would need for the like of it without any pool.
  *

@@ -52,7 +52,7 @@ struct scenario {
 
 /* clang-format off */
 #define THROUGHPUT(text, count)                                                                    \
-    {.name = text, .measure = scenario_throughput, .floor = floor_mutex, .producers = (count),     \
+    {.name = (text), .measure = scenario_throughput, .floor = floor_mutex, .producers = (count),   \
      .values = {{"", NS, {BEST(1 / 1.5), BEST(1 / 2.0)}},                                          \
                 {", CPU", NS, {BEST(0.5), BEST(0.5)}}}}
 

@@ -137,7 +137,7 @@ int floor_work(const struct scene *scene, double values[BENCH_VALUES_MAX])
  * of the others. */
 static int compute_in_parts(unsigned parts, double *took_ns)
 {
-    pthread_t threads[PARTS_MAX];
+    pthread_t threads[PARTS_MAX] = {0};
     struct part shares[PARTS_MAX];
     pthread_barrier_t start;
     uint64_t begin_ns;

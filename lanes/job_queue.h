@@ -13,8 +13,8 @@
  * Threads:    none: the caller holds the lane's lock.
  * Bounds:     tenants_max shares for each class, allocated at init. Each function is done in a
  *             number of steps that only tenants_max bounds, and never the number of jobs. */
-#ifndef MILLWRIGHT_JOB_QUEUE_H
-#define MILLWRIGHT_JOB_QUEUE_H
+#ifndef MW_JOB_QUEUE_H
+#define MW_JOB_QUEUE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -77,10 +77,9 @@ struct mw_job {
 /* How a lane's threads compete for the CPUs. docs/measurements.md has the figures behind the
  * default. */
 enum mw_lane_urgency {
-    MW_LANE_YIELDING = 0, /* the default: gives way to pool workers and the loop at once */
-    MW_LANE_NICE_19,      /* SCHED_OTHER at nice 19 */
-    MW_LANE_IDLE,         /* SCHED_IDLE: runs when nobody else wants to */
-    MW_LANE_EQUAL         /* as the process's other threads */
+    MW_LANE_NICE_19 = 0, /* gives way to pool workers and the loop at once, and never starves */
+    MW_LANE_IDLE,        /* SCHED_IDLE: runs when nobody else on the machine wants to */
+    MW_LANE_EQUAL        /* as the process's other threads */
 };
 
 /* Zero means the default of each. */

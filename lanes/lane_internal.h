@@ -1,5 +1,6 @@
-/* lane_internal.h - what a lane is made of. Private to lanes/: lane.c runs it, lane_wait.c lets
- * others wait for it, lane_stats.c tells of it. The theory and the invariants stand in lane.c. */
+/* lane_internal.h - what a lane is made of. Private to lanes/: lane.c takes jobs in, lane_loop.c
+ * runs them, lane_wait.c lets others wait, lane_stats.c tells of it all. The theory and the
+ * invariants stand in lane.c. */
 #ifndef MILLWRIGHT_LANE_INTERNAL_H
 #define MILLWRIGHT_LANE_INTERNAL_H
 
@@ -118,10 +119,15 @@ struct mw_lane {
     struct slot slots[]; /* cap of them */
 };
 
-/* lane.c */
+/* Add to a counter that has one writer at a time. */
+static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
 
-/* The lane whose loop runs on the calling thread; NULL: none. */
-struct mw_lane *lane_own(void);
+    atomic_store_explicit(counter, value + n, memory_order_relaxed);
+}
+
+/* lane.c */
 
 /* Whether the lane was made by a process of which this one is a forked child. */
 bool lane_is_foreign(const struct mw_lane *lane);
@@ -132,11 +138,36 @@ void lane_unlock(struct mw_lane *lane) MW_RELEASE(lane->lock);
 /* Move what was posted to the queue. */
 void lane_take_in(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 
+/* Open or shut the inbox as the invariant has it; what lay in it is queued. To be called wherever
+ * it may have to shut. */
+void inbox_settle(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+
+/* The last touch of a job: it is its owner's again. */
+void job_let_go(struct mw_job *job);
+
+/* Assert the invariants. */
+void lane_check(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+
 /* Whether `job` waits in this lane, and not in another or on its way; take in before. */
 bool lane_has_queued(struct mw_lane *lane, const struct mw_job *job) MW_REQUIRES(lane->lock);
 
 /* Tell mw_lane_free if nobody is left. */
 void lane_quiet_check(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+
+/* lane_loop.c */
+
+/* The lane whose loop runs on the calling thread; NULL: none. */
+struct mw_lane *lane_own(void);
+
+/* Of a lane that is still private to its maker. */
+void slots_init(struct mw_lane *lane);
+
+/* See that a loop comes for a job just queued, if one is wanted and allowed. Returns 0, or why it
+ * could not be started. */
+int loop_bring(struct mw_lane *lane, uint64_t now) MW_REQUIRES(lane->lock);
+
+/* Send all parked threads home. */
+void threads_dismiss(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 
 /* lane_wait.c */
 

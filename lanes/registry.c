@@ -42,8 +42,7 @@ struct option {
     bool dedicated;             /* says nothing to a pool-run lane */
 };
 
-static const char *const urgencies[] = {[MW_LANE_YIELDING] = "yielding",
-                                        [MW_LANE_NICE_19] = "nice-19",
+static const char *const urgencies[] = {[MW_LANE_NICE_19] = "nice-19",
                                         [MW_LANE_IDLE] = "idle",
                                         [MW_LANE_EQUAL] = "equal",
                                         [MW_LANE_EQUAL + 1] = NULL};

@@ -72,9 +72,6 @@ static void fill(struct mw_lane_options *options, enum mw_service_lane which,
     case MW_LANE_COMPILE_CPU:
         options->cap = settings->lane_cap;
         options->queue_max = settings->lane_queue;
-        /* It gives way to this process's loop and pool, and not as utterly to every other program
-         * of the machine as SCHED_IDLE would: docs/lanes.md has the figures. */
-        options->urgency = MW_LANE_NICE_19;
         if (settings->emit_lane != 0)
             options->runner = MW_LANE_POOL;
         break;

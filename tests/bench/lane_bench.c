@@ -14,6 +14,7 @@
 #include "lanes/child.h"
 #include "lanes/report.h"
 #include "lanes/scenarios.h"
+#include "lanes/work.h"
 
 #define RUNS_DEFAULT 9u
 #define RUNS_QUICK   3u
@@ -51,7 +52,7 @@ struct scenario {
 
 /* clang-format off */
 #define THROUGHPUT(text, count)                                                                    \
-    {.name = text, .measure = scenario_throughput, .floor = floor_mutex, .producers = (count),     \
+    {.name = (text), .measure = scenario_throughput, .floor = floor_mutex, .producers = (count),   \
      .values = {{"", NS, {BEST(1 / 1.5), BEST(1 / 2.0)}},                                          \
                 {", CPU", NS, {BEST(0.5), BEST(0.5)}}}}
 
@@ -100,18 +101,16 @@ static const struct bench_option options[] = {
     {"--quick", NULL, "3 rounds of a quarter of the time: a first impression", &quick},
 };
 
-static const char note[] = "Every measurement has a process of its own, so no other pool's threads "
-                           "are about. All threads\n"
-                           "of a pool run once before it is measured, at the same nice value. A "
-                           "task counts as ended when\n"
-                           "its function returns; the lane's when done() is called. libuv has one "
-                           "loop for each producer,\n"
-                           "and the way back through it is not counted. p50 and p99 are of the "
-                           "trips of one run. Hot: the\n"
-                           "submitter spins, and the lane with spin_us = 10.\n"
-                           "Floors: lock and unlock of an uncontended mutex; two threads and two "
-                           "futexes (hot: no futex);\n"
-                           "the 20 us jobs in equal parts on one thread for each CPU.";
+/* clang-format off */
+static const char note[] =
+    "Every measurement has a process of its own, so no other pool's threads are about. All threads of a\n"
+    "pool run once before it is measured, at the same nice value, and are put on the CPUs in turn. A\n"
+    "task counts as ended when its function returns; the lane's when done() is called. libuv has one\n"
+    "loop for each producer, and the way back through it is not counted. Round trips are between two\n"
+    "CPUs; p50 and p99 are of the trips of one run. Hot: the submitter spins, and the lane with\n"
+    "spin_us = 10. Floors: lock and unlock of an uncontended mutex; two threads and two futexes (hot:\n"
+    "no futex); the 20 us jobs in equal parts, one for each CPU.";
+/* clang-format on */
 
 static struct cell cells[GROUPS_MAX * VARIANTS];
 static struct bench_variant variants[GROUPS_MAX * VARIANTS];
@@ -166,12 +165,12 @@ static size_t lay_out_groups(void)
 
 static void lay_out_group(size_t group, const struct scenario *scenario, int size)
 {
-    static uint64_t spin_loops;
+    static uint64_t loops;
     unsigned cpus = mw_cpus_effective();
     unsigned many = cpus * MANY_FACTOR;
 
-    if (spin_loops == 0)
-        spin_loops = scenario_calibrate();
+    if (loops == 0)
+        loops = work_calibrate(SCENARIO_WORK_NS);
     many = many < MW_LANE_CAP_LIMIT ? many : MW_LANE_CAP_LIMIT;
     for (int i = 0; i < VARIANTS; i++) {
         struct cell *cell = &cells[group * VARIANTS + (size_t)i];
@@ -182,7 +181,7 @@ static void lay_out_group(size_t group, const struct scenario *scenario, int siz
                                         .threads = size == FEW ? cpus : many,
                                         .producers = scenario->producers,
                                         .cpus = cpus,
-                                        .spin_loops = spin_loops,
+                                        .work_loops = loops,
                                         .quick = quick != NULL},
                               .measure = scenario->measure};
         if (peer == NULL)

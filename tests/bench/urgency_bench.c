@@ -25,20 +25,19 @@
 
 #include "bench.h"
 #include "lanes/child.h"
+#include "lanes/work.h"
 
-#define RUNS_DEFAULT     9u
-#define MEASURE_NS       (500 * MW_NS_PER_MS)
-#define TICK_NS          MW_NS_PER_MS
-#define PROBE_NS         (2 * MW_NS_PER_MS)
-#define TICKS_MAX        (MEASURE_NS / TICK_NS)
-#define PROBES_MAX       (MEASURE_NS / PROBE_NS)
-#define LEAF_NS          (200 * MW_NS_PER_US) /* of CPU time */
-#define HALF_ITEM_NS     (500 * MW_NS_PER_US)
-#define BUSY_ITEM_NS     (100 * MW_NS_PER_US)
-#define START_NS         (20 * MW_NS_PER_MS) /* until all threads run */
-#define CALIBRATE_LOOPS  100000u
-#define CALIBRATE_ROUNDS 50u
-#define CPUS_MAX         64u
+#define RUNS_DEFAULT 9u
+#define MEASURE_NS   (500 * MW_NS_PER_MS)
+#define TICK_NS      MW_NS_PER_MS
+#define PROBE_NS     (2 * MW_NS_PER_MS)
+#define TICKS_MAX    (MEASURE_NS / TICK_NS)
+#define PROBES_MAX   (MEASURE_NS / PROBE_NS)
+#define LEAF_NS      (200 * MW_NS_PER_US) /* of CPU time */
+#define HALF_ITEM_NS (500 * MW_NS_PER_US)
+#define BUSY_ITEM_NS (100 * MW_NS_PER_US)
+#define START_NS     (20 * MW_NS_PER_MS) /* until all threads run */
+#define CPUS_MAX     64u
 
 enum { IDLE, NICE_19, EQUAL, NO_LANE, VARIANTS };
 enum { HALF_BUSY, ALWAYS_BUSY, SCENES };
@@ -94,8 +93,6 @@ static void run_half_item(struct mw_pool_item *item);
 static void run_busy_item(struct mw_pool_item *item);
 static void run_probe(struct mw_pool_item *item);
 static void compute(uint64_t ns);
-static void spin(uint64_t loops);
-static void calibrate(void);
 static void sleep_until(uint64_t ns);
 static void fill_rows(struct bench_row *rows, const struct bench_variant *variants);
 
@@ -112,7 +109,7 @@ int main(int argc, char **argv)
     if (!bench_parse(&bench, argc, argv, &status))
         return status;
     cpus = mw_cpus_effective() < CPUS_MAX ? mw_cpus_effective() : CPUS_MAX;
-    calibrate();
+    loops_per_ms = work_calibrate(MW_NS_PER_MS);
     for (int i = 0; i < SCENES * VARIANTS; i++) {
         static const enum mw_lane_urgency urgencies[VARIANTS] = {
             [IDLE] = MW_LANE_IDLE, [NICE_19] = MW_LANE_NICE_19, [EQUAL] = MW_LANE_EQUAL};
@@ -305,28 +302,7 @@ static void run_probe(struct mw_pool_item *item)
 /* Takes that much CPU time, however long that takes. */
 static void compute(uint64_t ns)
 {
-    spin(loops_per_ms * ns / MW_NS_PER_MS);
-}
-
-static void spin(uint64_t loops)
-{
-    for (uint64_t i = 0; i < loops; i++)
-        __asm__ volatile("" : "+r"(i));
-}
-
-static void calibrate(void)
-{
-    uint64_t least_ns = UINT64_MAX;
-
-    for (unsigned i = 0; i < CALIBRATE_ROUNDS; i++) {
-        uint64_t begin_ns = mw_clock_ns();
-        uint64_t took_ns;
-
-        spin(CALIBRATE_LOOPS);
-        took_ns = mw_clock_ns() - begin_ns;
-        least_ns = took_ns < least_ns ? took_ns : least_ns;
-    }
-    loops_per_ms = CALIBRATE_LOOPS * MW_NS_PER_MS / (least_ns > 0 ? least_ns : 1);
+    work_run(loops_per_ms * ns / MW_NS_PER_MS);
 }
 
 static void sleep_until(uint64_t ns)

@@ -76,7 +76,8 @@ static void lane_defaults_are_as_documented(void **state)
     leaf_init(&leaf, &scene, look_around);
     submit(&leaf);
     assert_true(counter_await(&scene.done, 1));
-    assert_int_equal(leaf.policy, SCHED_IDLE);
+    assert_int_equal(leaf.policy, SCHED_OTHER);
+    assert_int_equal(leaf.nice, 19);
     assert_true(leaf.stack_bytes >= MW_LANE_STACK_BYTES_DEFAULT);
     scene_close(&scene);
 }

@@ -358,8 +358,8 @@ static void options_are_set_from_text(void **state)
     assert_int_equal(options.urgency, MW_LANE_IDLE);
     assert_int_equal(options.linger_ms, 3600000);
     assert_int_equal(options.spin_us, 10);
-    assert_int_equal(mw_lane_options_set(&options, "urgency", "yielding", why, sizeof why), 0);
-    assert_int_equal(options.urgency, MW_LANE_YIELDING);
+    assert_int_equal(mw_lane_options_set(&options, "urgency", "idle", why, sizeof why), 0);
+    assert_int_equal(options.urgency, MW_LANE_IDLE);
     assert_int_equal(mw_lane_options_set(&options, "spin-us", "0", why, sizeof why), 0);
     assert_int_equal(options.spin_us, 0);
 }
@@ -385,9 +385,9 @@ static void wrong_options_are_refused_with_what_to_do(void **state)
         {"tenants", "1025", "from 1 to 1024"},
         {"linger-ms", "0", "from 1 to 3600000"},
         {"spin-us", "11", "from 0 to 10"},
-        {"urgency", "high", "must be one of yielding, nice-19, idle, equal, not 'high'"},
-        {"urgency", "", "must be one of yielding"},
-        {"urgency", "1", "must be one of yielding"},
+        {"urgency", "high", "must be one of nice-19, idle, equal, not 'high'"},
+        {"urgency", "", "must be one of nice-19"},
+        {"urgency", "1", "must be one of nice-19"},
         {"runner", "pool",
          "is no option of a lane; there are cap, queue, tenants, urgency, linger-ms, spin-us"},
         {"", "1", "is no option of a lane"},

@@ -9,22 +9,18 @@
 #include <millwright/clock.h>
 #include <millwright/futex.h>
 
-#define MEASURE_NS       (60 * MW_NS_PER_MS)
-#define SAMPLES_MAX      4096u
-#define BURSTS_MAX       9u
-#define WARM_TASKS       2000u
-#define PUSH_TASKS       4000u
-#define PUSH_OUT_MAX     2u
-#define SUBMIT_TASKS     5000u
-#define SERIAL_TRIPS     1000u
-#define PARKED_TRIPS     150u
-#define HOT_TRIPS        4000u
-#define PARK_NS          (400 * MW_NS_PER_US)
-#define QUEUE_PAUSE_NS   MW_NS_PER_MS
-#define SUBMIT_REPEATS   7u
-#define WORK_REPEATS     5u
-#define MUTEX_TURNS      1000000u
-#define CALIBRATE_ROUNDS 50u
+#include "place.h"
+#include "work.h"
+
+#define MEASURE_NS     (60 * MW_NS_PER_MS)
+#define SAMPLES_MAX    4096u
+#define BURSTS_MAX     9u
+#define WARM_TASKS     2000u
+#define PUSH_TASKS     4000u
+#define PUSH_OUT_MAX   2u
+#define SUBMIT_TASKS   5000u
+#define QUEUE_PAUSE_NS MW_NS_PER_MS
+#define SUBMIT_REPEATS 7u
 
 /* The tasks that block until they are let go. */
 struct gate {
@@ -50,16 +46,8 @@ struct producer {
     unsigned number;
 };
 
-/* One side of a ping-pong waits for `ping`, the other for `pong`. */
-struct table {
-    _Atomic uint32_t ping, pong; /* the number of the last ball; released and acquired */
-    uint32_t balls;
-    bool spins;
-};
-
 static struct task tasks[PEER_TASKS_MAX];
 static struct gate gate;
-static uint64_t work_loops;
 
 static int open_pool(const struct scene *scene, bool spin);
 static int warm_up(const struct scene *scene);
@@ -70,22 +58,13 @@ static int run_batch(const struct scene *scene, unsigned count);
 static int ramp(const struct scene *scene, unsigned extra, uint64_t *took_ns);
 static void open_gate(void);
 static void block_in_gate(struct task *task);
-static void compute(struct task *task);
 static int start_crew(struct crew *crew, const struct scene *scene);
 static int crew_batch(struct crew *crew, unsigned count, double *wall_ns, double *cpu_ns);
 static void end_crew(struct crew *crew);
 static void *produce(void *argument);
 static int round_trips(const struct scene *scene, unsigned trips, uint64_t pause_ns, bool spins,
                        double values[BENCH_VALUES_MAX]);
-static int ping_pong(const struct scene *scene, unsigned trips, uint64_t pause_ns, bool spins,
-                     double values[BENCH_VALUES_MAX]);
-static void *play_pong(void *argument);
-static void await_ball(_Atomic uint32_t *word, uint32_t ball, bool spins);
-static void hit_ball(_Atomic uint32_t *word, uint32_t ball, bool spins);
-static void *compute_part(void *argument);
-static unsigned scaled(const struct scene *scene, unsigned count);
 static uint64_t cpu_ns(void);
-static void pause_for(uint64_t ns);
 
 /* ---- throughput ---- */
 
@@ -159,7 +138,7 @@ int scenario_burst(const struct scene *scene, double values[BENCH_VALUES_MAX])
     while (error == 0 && bursts < BURSTS_MAX && (bursts == 0 || mw_clock_ns() < until_ns)) {
         uint64_t begin_ns;
 
-        pause_for(QUEUE_PAUSE_NS);
+        scene_pause(QUEUE_PAUSE_NS);
         begin_ns = mw_clock_ns();
         error = run_batch(scene, SCENARIO_BURST);
         walls[bursts++] = (double)(mw_clock_ns() - begin_ns);
@@ -173,7 +152,7 @@ int scenario_burst(const struct scene *scene, double values[BENCH_VALUES_MAX])
 int scenario_submit(const struct scene *scene, double values[BENCH_VALUES_MAX])
 {
     double walls[SUBMIT_REPEATS];
-    unsigned repeats = scaled(scene, SUBMIT_REPEATS);
+    unsigned repeats = scene_scaled(scene, SUBMIT_REPEATS);
     int error = open_pool(scene, false);
 
     if (error == 0)
@@ -200,14 +179,14 @@ int scenario_submit(const struct scene *scene, double values[BENCH_VALUES_MAX])
 
 int scenario_work(const struct scene *scene, double values[BENCH_VALUES_MAX])
 {
-    double walls[WORK_REPEATS];
-    unsigned repeats = scaled(scene, WORK_REPEATS);
+    double walls[SCENARIO_WORK_REPEATS];
+    unsigned repeats = scene_scaled(scene, SCENARIO_WORK_REPEATS);
     int error = open_pool(scene, false);
 
-    work_loops = scene->spin_loops;
+    work_loops = scene->work_loops;
     if (error == 0)
         error = warm_up(scene);
-    give_work(compute, 0, SCENARIO_JOBS);
+    give_work(work_compute, 0, SCENARIO_JOBS);
     for (unsigned i = 0; error == 0 && i < repeats; i++) {
         uint64_t begin_ns = mw_clock_ns();
 
@@ -237,7 +216,7 @@ int scenario_ramp_cold(const struct scene *scene, double values[BENCH_VALUES_MAX
 int scenario_ramp_warm(const struct scene *scene, double values[BENCH_VALUES_MAX])
 {
     double walls[SUBMIT_REPEATS];
-    unsigned repeats = scaled(scene, SUBMIT_REPEATS);
+    unsigned repeats = scene_scaled(scene, SUBMIT_REPEATS);
     int error = open_pool(scene, false);
 
     if (error == 0)
@@ -245,7 +224,7 @@ int scenario_ramp_warm(const struct scene *scene, double values[BENCH_VALUES_MAX
     for (unsigned i = 0; error == 0 && i < repeats; i++) {
         uint64_t took_ns = 0;
 
-        pause_for(QUEUE_PAUSE_NS);
+        scene_pause(QUEUE_PAUSE_NS);
         error = ramp(scene, 0, &took_ns);
         walls[i] = (double)took_ns;
         if (error != 0)
@@ -262,17 +241,17 @@ int scenario_ramp_warm(const struct scene *scene, double values[BENCH_VALUES_MAX
 
 int scenario_serial(const struct scene *scene, double values[BENCH_VALUES_MAX])
 {
-    return round_trips(scene, SERIAL_TRIPS, 0, false, values);
+    return round_trips(scene, SCENARIO_SERIAL_TRIPS, 0, false, values);
 }
 
 int scenario_parked(const struct scene *scene, double values[BENCH_VALUES_MAX])
 {
-    return round_trips(scene, PARKED_TRIPS, PARK_NS, false, values);
+    return round_trips(scene, SCENARIO_PARKED_TRIPS, SCENARIO_PARK_NS, false, values);
 }
 
 int scenario_hot(const struct scene *scene, double values[BENCH_VALUES_MAX])
 {
-    return round_trips(scene, HOT_TRIPS, 0, true, values);
+    return round_trips(scene, SCENARIO_HOT_TRIPS, 0, true, values);
 }
 
 static int round_trips(const struct scene *scene, unsigned trips, uint64_t pause_ns, bool spins,
@@ -281,14 +260,16 @@ static int round_trips(const struct scene *scene, unsigned trips, uint64_t pause
     static double walls[SAMPLES_MAX];
     int error = open_pool(scene, spins);
 
-    trips = scaled(scene, trips);
+    trips = scene_scaled(scene, trips);
     if (error == 0)
         error = warm_up(scene);
+    if (error == 0)
+        error = place_apart();
     for (unsigned i = 0; error == 0 && i < trips; i++) {
         uint64_t begin_ns;
 
         if (pause_ns > 0)
-            pause_for(pause_ns);
+            scene_pause(pause_ns);
         begin_ns = mw_clock_ns();
         batch_begin(1, spins);
         error = scene->peer->submit(0, &tasks[0]);
@@ -303,168 +284,7 @@ static int round_trips(const struct scene *scene, unsigned trips, uint64_t pause
     return error;
 }
 
-/* ---- floors ---- */
-
-int floor_mutex(const struct scene *scene, double values[BENCH_VALUES_MAX])
-{
-    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    unsigned turns = scaled(scene, MUTEX_TURNS);
-    uint64_t begin_ns = mw_clock_ns();
-
-    for (unsigned i = 0; i < turns; i++)
-        if (pthread_mutex_lock(&mutex) != 0 || pthread_mutex_unlock(&mutex) != 0)
-            return -EINVAL;
-    values[0] = (double)(mw_clock_ns() - begin_ns) / turns;
-    return 0;
-}
-
-int floor_ping_pong(const struct scene *scene, double values[BENCH_VALUES_MAX])
-{
-    return ping_pong(scene, SERIAL_TRIPS, 0, false, values);
-}
-
-int floor_ping_pong_parked(const struct scene *scene, double values[BENCH_VALUES_MAX])
-{
-    return ping_pong(scene, PARKED_TRIPS, PARK_NS, false, values);
-}
-
-int floor_ping_pong_hot(const struct scene *scene, double values[BENCH_VALUES_MAX])
-{
-    return ping_pong(scene, HOT_TRIPS, 0, true, values);
-}
-
-static int ping_pong(const struct scene *scene, unsigned trips, uint64_t pause_ns, bool spins,
-                     double values[BENCH_VALUES_MAX])
-{
-    static double walls[SAMPLES_MAX];
-    static struct table table;
-    pthread_t partner;
-    int error;
-
-    trips = scaled(scene, trips);
-    table.balls = trips;
-    table.spins = spins;
-    error = pthread_create(&partner, NULL, play_pong, &table);
-    if (error != 0)
-        return -error;
-    for (uint32_t ball = 1; ball <= trips; ball++) {
-        uint64_t begin_ns;
-
-        if (pause_ns > 0)
-            pause_for(pause_ns);
-        begin_ns = mw_clock_ns();
-        hit_ball(&table.ping, ball, spins);
-        await_ball(&table.pong, ball, spins);
-        walls[ball - 1] = (double)(mw_clock_ns() - begin_ns);
-    }
-    values[0] = bench_quantile(walls, trips, 0.5);
-    values[1] = bench_quantile(walls, trips, 0.99);
-    return -pthread_join(partner, NULL);
-}
-
-static void *play_pong(void *argument)
-{
-    struct table *table = argument;
-
-    for (uint32_t ball = 1; ball <= table->balls; ball++) {
-        await_ball(&table->ping, ball, table->spins);
-        hit_ball(&table->pong, ball, table->spins);
-    }
-    return NULL;
-}
-
-static void await_ball(_Atomic uint32_t *word, uint32_t ball, bool spins)
-{
-    while (atomic_load_explicit(word, memory_order_acquire) != ball)
-        if (spins)
-            mw_cpu_relax();
-        else
-            mw_futex_wait(word, ball - 1, UINT64_MAX);
-}
-
-static void hit_ball(_Atomic uint32_t *word, uint32_t ball, bool spins)
-{
-    atomic_store_explicit(word, ball, memory_order_release);
-    if (!spins)
-        mw_futex_wake(word, 1);
-}
-
-int floor_work(const struct scene *scene, double values[BENCH_VALUES_MAX])
-{
-    double walls[WORK_REPEATS];
-    unsigned repeats = scaled(scene, WORK_REPEATS);
-
-    work_loops = scene->spin_loops;
-    for (unsigned i = 0; i < repeats; i++) {
-        struct producer parts[64];
-        struct crew crew = {.scene = scene, .count = SCENARIO_JOBS};
-        unsigned others = (scene->cpus < 64 ? scene->cpus : 64) - 1;
-        pthread_t threads[64];
-        uint64_t begin_ns;
-        int error = -pthread_barrier_init(&crew.barrier, NULL, others + 1);
-
-        for (unsigned part = 0; error == 0 && part <= others; part++) {
-            parts[part] = (struct producer){.crew = &crew, .number = part};
-            if (part > 0)
-                error = -pthread_create(&threads[part], NULL, compute_part, &parts[part]);
-        }
-        if (error != 0)
-            return error;
-        begin_ns = mw_clock_ns(); /* before the barrier: others may leave it first */
-        compute_part(&parts[0]);
-        for (unsigned part = 1; part <= others; part++)
-            if (pthread_join(threads[part], NULL) != 0)
-                return -EINVAL;
-        walls[i] = (double)(mw_clock_ns() - begin_ns);
-    }
-    values[0] = bench_quantile(walls, repeats, 0.5);
-    return 0;
-}
-
-static void *compute_part(void *argument)
-{
-    const struct producer *part = argument;
-    const struct scene *scene = part->crew->scene;
-    unsigned parts = scene->cpus < 64 ? scene->cpus : 64;
-
-    pthread_barrier_wait(&part->crew->barrier);
-    for (unsigned i = part->number; i < part->crew->count; i += parts)
-        compute(NULL);
-    return NULL;
-}
-
 /* ---- tasks ---- */
-
-uint64_t scenario_calibrate(void)
-{
-    uint64_t least_ns = UINT64_MAX;
-
-    work_loops = 10000;
-    for (unsigned i = 0; i < CALIBRATE_ROUNDS; i++) {
-        uint64_t begin_ns = mw_clock_ns();
-        uint64_t took_ns;
-
-        compute(NULL);
-        took_ns = mw_clock_ns() - begin_ns;
-        least_ns = took_ns < least_ns ? took_ns : least_ns;
-    }
-    return work_loops * SCENARIO_WORK_NS / (least_ns > 0 ? least_ns : 1);
-}
-
-/* A chain of multiplications: it takes CPU time and nothing else. */
-static void compute(struct task *task)
-{
-    volatile uint64_t result;
-    uint64_t value = 1;
-
-    (void)task;
-    for (uint64_t i = 0; i < work_loops; i++) {
-        value = value * UINT64_C(6364136223846793005) + i;
-        __asm__ volatile("" : "+r"(value));
-    }
-    result = value;
-    (void)result;
-}
 
 static void give_work(void (*work)(struct task *task), unsigned first, unsigned count)
 {
@@ -480,7 +300,8 @@ static int open_pool(const struct scene *scene, bool spin)
         .threads = scene->threads, .producers = scene->producers, .spin = spin});
 }
 
-/* All threads at once, so that each exists. */
+/* All threads at once, so that each exists; and each on a CPU, so that the scheduler's mood is not
+ * what is measured. */
 static int warm_up(const struct scene *scene)
 {
     int error = ramp(scene, 0, NULL);
@@ -491,6 +312,8 @@ static int warm_up(const struct scene *scene)
     batch_wait();
     give_work(NULL, 0, scene->threads);
     error = settle(scene);
+    if (error == 0)
+        error = place_evenly();
     if (error == 0)
         error = run_batch(scene, WARM_TASKS);
     return error == 0 ? settle(scene) : error;
@@ -640,20 +463,10 @@ static void *produce(void *argument)
 
 /* ---- clocks ---- */
 
-static unsigned scaled(const struct scene *scene, unsigned count)
-{
-    return scene->quick ? (count + 3) / 4 : count;
-}
-
 static uint64_t cpu_ns(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * MW_NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-static void pause_for(uint64_t ns)
-{
-    nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 }

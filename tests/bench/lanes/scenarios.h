@@ -1,7 +1,8 @@
 /* scenarios.h - what is measured: one function for each kind, the same for every pool.
  *
- * Each runs in a process of its own, opens one pool, has all its threads run once, measures for a
- * little while, and gives medians over that while. Times are in nanoseconds.
+ * Each runs in a process of its own, opens one pool, has all its threads run once, puts
+ * them on the CPUs in turn, measures for a little while, and gives medians over that while. Times
+ * are in nanoseconds.
  *
  * A floor is what this machine would need for the like of it without any pool.
  *
@@ -11,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "bench.h"
 #include "peers.h"
@@ -20,7 +22,7 @@ struct scene {
     unsigned threads;
     unsigned producers;
     unsigned cpus;
-    uint64_t spin_loops; /* what takes SCENARIO_WORK_NS; see scenario_calibrate */
+    uint64_t work_loops; /* what takes SCENARIO_WORK_NS; see work.h */
     bool quick;          /* a quarter of the time */
 };
 
@@ -29,6 +31,13 @@ typedef int scenario_fn(const struct scene *scene, double values[BENCH_VALUES_MA
 #define SCENARIO_BURST   10000u
 #define SCENARIO_JOBS    1000u /* of scenario_work */
 #define SCENARIO_WORK_NS 20000u
+
+/* How often a scenario and its floor do it, when they are not in a hurry. */
+#define SCENARIO_SERIAL_TRIPS 1000u
+#define SCENARIO_PARKED_TRIPS 150u
+#define SCENARIO_HOT_TRIPS    4000u
+#define SCENARIO_WORK_REPEATS 5u
+#define SCENARIO_PARK_NS      UINT64_C(400000) /* in which a thread surely falls asleep */
 
 /* values: wall time and CPU time for each empty task */
 scenario_fn scenario_throughput; /* the queue always full */
@@ -39,7 +48,7 @@ scenario_fn scenario_submit;    /* of one submit while all threads are inside ta
 scenario_fn scenario_ramp_cold; /* until as many blocked tasks as threads run; from no thread */
 scenario_fn scenario_ramp_warm; /* the same; the threads exist and sleep */
 scenario_fn scenario_work;      /* SCENARIO_JOBS tasks that compute */
-/* values: p50 and p99 of one task's way there and back */
+/* values: p50 and p99 of one task's way there and back; the submitter has a CPU of its own */
 scenario_fn scenario_serial; /* one after the other */
 scenario_fn scenario_parked; /* after a pause in which the pool falls asleep */
 scenario_fn scenario_hot;    /* nobody sleeps: the submitter spins, and a pool that can does */
@@ -50,7 +59,14 @@ scenario_fn floor_ping_pong_parked;
 scenario_fn floor_ping_pong_hot; /* without a futex */
 scenario_fn floor_work;          /* scenario_work in equal parts, one thread for each CPU */
 
-/* How many turns of the loop that tasks compute with take SCENARIO_WORK_NS. */
-uint64_t scenario_calibrate(void);
+static inline unsigned scene_scaled(const struct scene *scene, unsigned count)
+{
+    return scene->quick ? (count + 3) / 4 : count;
+}
+
+static inline void scene_pause(uint64_t ns)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+}
 
 #endif

@@ -1,4 +1,4 @@
-/* lane.pml - a model of lanes/lane.c: submit through the inbox or under the lock, loops that are
+/* lane.pml - a model of lanes/lane.c and lane_loop.c: submit through the inbox or under the lock, loops that are
  * brought, park, linger and end, cancel, and the end of the lane.
  *
  * What must hold: a job that was accepted is done exactly once; fn runs once or never; no more than
@@ -13,6 +13,7 @@
  *
  * Sizes:    CAP, JOBS (3 or 4; two submitters share them), PLACES (queue_max)
  * Variants: POOL            loops run on the shared pool, and yield after any job
+ *           SPIN            a loop that finds nothing watches the inbox for a while first
  *           NO_LINGER       a parked thread's time is never up: nothing heals a lost wake-up
  *           STARTS_FAIL     a thread (or a place in the pool's queue) may not be had
  *           CANCEL          somebody cancels job 1; the lane is freed with cancel_queued
@@ -81,6 +82,7 @@ byte parked;
 byte slots; /* in use */
 byte ended = NO_THREAD;
 bool waking;
+bool spinning;
 bool closing;
 bool closer_waits;
 bool closer_woken;
@@ -102,7 +104,7 @@ bool freed;
 
 #define POSTED_ANY                                                                                 \
     (stage[0] == POSTED || stage[1] == POSTED || stage[2] == POSTED || stage[3] == POSTED)
-#define WANTED_OPEN (loops == CAP || (parked > 0 && waking))
+#define WANTED_OPEN (loops == CAP || (parked > 0 && waking) || spinning)
 #define QUIET       (loops == 0 && threads == 0)
 #define ALL_DONE                                                                                   \
     (dones[0] == accepted[0] && dones[1] == accepted[1] && dones[2] == accepted[2] &&              \
@@ -360,12 +362,12 @@ inline submit_locked(j)
 }
 
 #define TAKE(j)                                                                                    \
-    stage[j] == QUEUED -> stage[j] = RUNNING; queued--; places--; busy++; job = j
+    stage[j] == QUEUED -> stage[j] = RUNNING; queued--; places--; busy++; job = j; spun = false
 
 proctype loop(byte me)
 {
     byte job, i;
-    bool failed;
+    bool failed, spun;
 
     atomic { LOCK }
 arrive:
@@ -416,7 +418,12 @@ next_job:
         :: TAKE(1)
         :: TAKE(2)
         :: TAKE(3)
+#ifdef SPIN
+        :: queued == 0 && !spun && !spinning && !closing -> goto spin
+        :: queued == 0 && (spun || spinning || closing) -> goto end_loop
+#else
         :: queued == 0 -> goto end_loop
+#endif
         fi;
         unlock()
     }
@@ -459,7 +466,21 @@ next_job:
     }
     goto next_job;
 
+#ifdef SPIN
+spin:
+    spun = true;
+    spinning = true;
+    coming++;
+    atomic {
+        settle();
+        unlock()
+    }
+    atomic { LOCK; spinning = false } /* it saw a job, or its time is up */
+    goto arrive;
+#endif
+
 end_loop:
+    spun = false;
     loops--;
     settle();
     atomic {

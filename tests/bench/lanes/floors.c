@@ -1,4 +1,5 @@
 /* floors.c - what this machine needs for the like of a scenario without any pool. */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 
@@ -137,12 +138,13 @@ int floor_work(const struct scene *scene, double values[BENCH_VALUES_MAX])
  * of the others. */
 static int compute_in_parts(unsigned parts, double *took_ns)
 {
-    pthread_t threads[PARTS_MAX] = {0};
+    pthread_t threads[PARTS_MAX];
     struct part shares[PARTS_MAX];
     pthread_barrier_t start;
     uint64_t begin_ns;
     int error = -pthread_barrier_init(&start, NULL, parts);
 
+    assert(parts > 0);
     for (unsigned i = 0; error == 0 && i < parts; i++) {
         shares[i] = (struct part){.start = &start, .first = i, .step = parts};
         if (i > 0)

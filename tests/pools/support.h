@@ -38,7 +38,7 @@ unsigned counter_value(struct counter *counter);
 /* Wait until the counter is at least `value`. Returns false when it does not get there in time. */
 bool counter_await(struct counter *counter, unsigned value);
 
-/* How many threads the process has, from /proc/self/task. */
+/* How many threads the process has, as the kernel counts them. */
 unsigned tasks_count(void);
 
 /* The same, once the process has its first thread behind it: ThreadSanitizer brings one of its own

@@ -65,7 +65,7 @@ static void match(const struct tasks *tasks, uint64_t left_before, struct mw_cen
 static const struct record *find_record(pid_t tid) MW_REQUIRES(lock);
 static bool is_leaver(pid_t tid) MW_REQUIRES(lock);
 static struct leaver *leaver_slot(void) MW_REQUIRES(lock);
-static void leavers_prune(const struct tasks *tasks, uint64_t left_before) MW_REQUIRES(lock);
+static void leavers_prune(uint64_t left_before) MW_REQUIRES(lock);
 static void strangers_name(struct mw_census *census, const pid_t *tids, unsigned count);
 static bool name_read(pid_t tid, char *name);
 static enum mw_thread_kind kind_of_name(const char *name);
@@ -227,7 +227,7 @@ static void match(const struct tasks *tasks, uint64_t left_before, struct mw_cen
     mw_mutex_lock(&lock);
     /* One that was seen in /proc and is not recorded yet has not lowered it: see enter. */
     census->starting = atomic_load_explicit(&starting, memory_order_relaxed);
-    leavers_prune(tasks, left_before);
+    leavers_prune(left_before);
     for (unsigned i = 0; i < tasks->count; i++) {
         pid_t tid = tasks->tids[i];
         const struct record *record = find_record(tid);
@@ -275,17 +275,14 @@ static struct leaver *leaver_slot(void)
     return &leavers[left % LEAVERS_MAX];
 }
 
-/* Forget those that had left before the look at /proc, and are not there any more. */
-static void leavers_prune(const struct tasks *tasks, uint64_t left_before)
+/* Forget those that had left before the look at /proc and are really gone. The list of tasks does
+ * not tell: reading it may skip a thread while another one ends. */
+static void leavers_prune(uint64_t left_before)
 {
-    for (unsigned i = 0; i < LEAVERS_MAX; i++) {
-        bool there = leavers[i].order > left_before;
-
-        for (unsigned k = 0; k < tasks->count && !there; k++)
-            there = tasks->tids[k] == leavers[i].tid;
-        if (!there)
+    for (unsigned i = 0; i < LEAVERS_MAX; i++)
+        if (leavers[i].tid != 0 && leavers[i].order <= left_before &&
+            tgkill(getpid(), leavers[i].tid, 0) != 0)
             leavers[i].tid = 0;
-    }
 }
 
 /* One whose name cannot be read has ended meanwhile. */

@@ -691,7 +691,6 @@ extern "C" void mw_bridge_init(void)
         llvm::InitializeAllTargetMCs();
         llvm::InitializeAllAsmPrinters();
         llvm::InitializeAllAsmParsers();
-        (void)vfs::getRealFileSystem(); /* made once, before two runs could do it at a time */
         llvm::remove_fatal_error_handler();
         llvm::install_fatal_error_handler(end_run);
     });

@@ -93,8 +93,8 @@ struct mw_lane_options {
     size_t stack_bytes;           /* default MW_LANE_STACK_BYTES_DEFAULT */
     enum mw_lane_urgency urgency; /* how its threads compete with the rest of the host */
     unsigned linger_ms;           /* an idle thread waits this long before it ends; default 5000 */
-    unsigned spin_us; /* one idle thread spins this long before it sleeps; 0 (default): none;
-                         at most MW_LANE_SPIN_US_MAX, and never on one CPU */
+    unsigned spin_us; /* one idle thread spins this long before it sleeps; 0 (default): it yields
+                         once; at most MW_LANE_SPIN_US_MAX, and never on one CPU */
     /* both */
     unsigned tenants_max; /* default 1: everybody is tenant 0; at most MW_LANE_TENANTS_LIMIT */
 };

@@ -96,7 +96,7 @@ struct mw_lane {
     unsigned threads;
     unsigned parked;
     bool waking;   /* a parked thread was called and has not come */
-    bool spinning; /* a loop watches the inbox */
+    bool spinning; /* a loop found nothing and is about to look again */
     bool closing;
     bool has_ended;
     uint64_t waking_called_ns; /* while `waking` */

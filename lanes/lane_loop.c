@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <stddef.h>
 
 #include <millwright/clock.h>
@@ -43,7 +44,8 @@ static bool loop_wanted(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static struct slot *loop_reserve(struct mw_lane *lane, uint64_t now) MW_REQUIRES(lane->lock);
 static int loop_launch(struct slot *slot);
 static void loop_roll_back(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
-static bool loop_spin(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool loop_look_again(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static void inbox_watch(const struct mw_lane *lane);
 static bool loop_end(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void loop_on_pool(struct mw_pool_item *item);
 static int loop_yield(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
@@ -184,19 +186,35 @@ static void loop_roll_back(struct mw_lane *lane, struct slot *slot)
     slot_release(lane, slot);
 }
 
-/* The loop found nothing: watch the inbox for a moment, if the host wants that and no other loop
- * does so. It is open meanwhile, and this loop counts as coming, so a submit costs nobody a lock or
- * a wake. Returns whether there is work. */
-static bool loop_spin(struct mw_lane *lane)
+/* The loop found nothing: look again in a moment, unless another loop does so already. The inbox is
+ * open meanwhile, and this loop counts as coming, so a submit costs nobody a lock or a wake.
+ * Returns whether there is work. Workers of the shared pool have other items to go to. */
+static bool loop_look_again(struct mw_lane *lane)
 {
-    uint64_t end_ns;
-
-    if (lane->spin_ns == 0 || lane->spinning || lane->closing)
+    if (lane->options.runner != MW_LANE_DEDICATED || lane->spinning || lane->closing)
         return false;
     lane->spinning = true;
     lane->coming++;
     inbox_settle(lane);
     lane_unlock(lane);
+    inbox_watch(lane);
+    mw_spin_mutex_lock(&lane->lock);
+    lane->spinning = false;
+    loop_arrive(lane);
+    return lane->queue.queued > 0;
+}
+
+/* Spin as long as the host wants that. Else let another thread have this CPU once: it may be just
+ * about to post, and then neither a sleep nor a wake is needed (push-heavy loads take half the time
+ * for it; docs/measurements.md). */
+static void inbox_watch(const struct mw_lane *lane)
+{
+    uint64_t end_ns;
+
+    if (lane->spin_ns == 0) {
+        sched_yield();
+        return;
+    }
     end_ns = mw_clock_ns() + lane->spin_ns;
     do {
         for (int i = 0;
@@ -204,10 +222,6 @@ static bool loop_spin(struct mw_lane *lane)
             mw_cpu_relax();
     } while (atomic_load_explicit(&lane->inbox, memory_order_relaxed) == NULL &&
              mw_clock_ns() < end_ns);
-    mw_spin_mutex_lock(&lane->lock);
-    lane->spinning = false;
-    loop_arrive(lane);
-    return lane->queue.queued > 0;
 }
 
 /* The loop found nothing: let it end, unless something was posted since. */
@@ -400,7 +414,7 @@ static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max
             if (lane->queue.queued > 0)
                 return true;
         }
-    } while (loop_spin(lane) || !loop_end(lane));
+    } while (loop_look_again(lane) || !loop_end(lane));
     return false;
 }
 

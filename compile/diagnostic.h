@@ -45,12 +45,12 @@ struct mw_fixit {
 
 struct mw_diagnostic {
     enum mw_severity severity;
-    const char *file;          /* "" when it is about no file */
-    struct mw_place at;        /* where the caret stands */
+    const char *file;           /* "" when it is about no file */
+    struct mw_place at;         /* where the caret stands */
     struct mw_place begin, end; /* the range it is about; equal to `at` when there is none */
     const char *message;
-    const char *flag;     /* "-Wunused-variable", or "" */
-    const char *category; /* "Semantic Issue", or "" */
+    const char *flag;      /* "-Wunused-variable", or "" */
+    const char *category;  /* "Semantic Issue", or "" */
     const char *line_text; /* the source line, without its end; "" when unknown */
     const struct mw_fixit *fixits;
     size_t fixit_count;
@@ -61,8 +61,8 @@ struct mw_diagnostic {
 struct mw_diagnostics {
     struct mw_diagnostic *items;
     size_t count, capacity;
-    size_t errors;  /* kept entries of severity error or fatal */
-    size_t dropped; /* over the bounds */
+    size_t errors;   /* kept entries of severity error or fatal */
+    size_t dropped;  /* over the bounds */
     bool skip_notes; /* the last entry was dropped, and so are the notes to it */
 };
 

@@ -25,8 +25,8 @@ struct client {
 struct request {
     const char *method; /* NULL: GET, or POST when there is a body */
     const char *path;
-    const char *body; /* NULL: none */
-    size_t body_bytes; /* 0: strlen(body) */
+    const char *body;   /* NULL: none */
+    size_t body_bytes;  /* 0: strlen(body) */
     const char *header; /* one more header line, or NULL */
 };
 

@@ -185,8 +185,10 @@ static struct job_share *share_in_turn(struct job_class *class)
         bool is_fresh = class->fresh.head != NULL;
         struct job_ring *ring = is_fresh ? &class->fresh : &class->standing;
         struct job_share *share = ring->head;
-        bool is_next = share->credit_ns > 0 && share->head != NULL;
+        bool is_next;
 
+        assert(share != NULL); /* `listed` counts those in both rings */
+        is_next = share->credit_ns > 0 && share->head != NULL;
         if (is_next && !is_fresh)
             return share; /* its turn goes on while it has credit */
         ring_pop(ring);

@@ -57,7 +57,8 @@ struct bytes file_read(const char *path)
     if (fseek(file, 0, SEEK_END) != 0)
         fail_msg("cannot seek in '%s': %s", path, strerror(errno));
     bytes.count = (size_t)ftell(file);
-    rewind(file);
+    if (fseek(file, 0, SEEK_SET) != 0)
+        fail_msg("cannot seek in '%s': %s", path, strerror(errno));
     bytes.data = malloc(bytes.count + 1);
     if (bytes.data == NULL || fread(bytes.data, 1, bytes.count, file) != bytes.count)
         fail_msg("cannot read the %zu bytes of '%s'", bytes.count, path);

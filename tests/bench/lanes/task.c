@@ -42,10 +42,12 @@ unsigned batch_left(void)
 
 void task_end(void)
 {
+    bool sleeps = !waiter_spins; /* once it is over, the waiter may begin another batch */
+
     if (atomic_fetch_sub_explicit(&left, 1, memory_order_acq_rel) != 1)
         return;
     atomic_store_explicit(&over, 1, memory_order_release);
-    if (!waiter_spins)
+    if (sleeps)
         mw_futex_wake(&over, INT_MAX);
 }
 

@@ -105,6 +105,7 @@ static void flight_fail(struct mw_flight *flight, const struct mw_problem *probl
 static void flight_free_if_empty(struct mw_flight *flight);
 static struct mw_flight **bucket_of(struct mw_pipeline *pipeline, const struct mw_key *key);
 static bool key_moved(const struct mw_flight *flight);
+static unsigned retry_after_s_of(struct mw_lane *lane);
 static void lane_refused(struct mw_problem *problem, struct mw_lane *lane, const char *name,
                          int error);
 static json_t *answer_json(const struct mw_ticket *ticket, const struct mw_flight *flight);
@@ -179,15 +180,6 @@ void mw_ticket_abandon(struct mw_ticket *ticket)
     ticket->answered = NULL;
     ticket->pipeline->stats.abandoned++;
     ticket_close(ticket);
-}
-
-unsigned mw_pipeline_retry_after_s(struct mw_lane *lane)
-{
-    struct mw_lane_stats stats;
-    mw_lane_snapshot(lane, &stats);
-    uint64_t wait_ns = stats.queued * stats.run_p50_ns / stats.cap;
-    uint64_t wait_s = (wait_ns + MW_NS_PER_S - 1) / MW_NS_PER_S;
-    return wait_s < 1 ? 1 : wait_s > 3600 ? 3600 : (unsigned)wait_s;
 }
 
 /* ---- the way, arrow by arrow: work_* runs on a lane, after_* on the loop ---- */
@@ -638,11 +630,18 @@ static struct mw_flight **bucket_of(struct mw_pipeline *pipeline, const struct m
     return &pipeline->buckets[strtoul(first_digits, NULL, 16) % FLIGHT_BUCKETS];
 }
 
+/* Whole seconds until a job queued now would likely start: 1 to an hour. */
+static unsigned retry_after_s_of(struct mw_lane *lane)
+{
+    uint64_t wait_s = (mw_lane_wait_estimate_ns(lane) + MW_NS_PER_S - 1) / MW_NS_PER_S;
+    return wait_s < 1 ? 1 : wait_s > 3600 ? 3600 : (unsigned)wait_s;
+}
+
 static void lane_refused(struct mw_problem *problem, struct mw_lane *lane, const char *name,
                          int error)
 {
     if (error == -EAGAIN) {
-        unsigned retry_after_s = mw_pipeline_retry_after_s(lane);
+        unsigned retry_after_s = retry_after_s_of(lane);
         mw_problem_set(problem, MW_PROBLEM_QUEUE_FULL, name,
                        "the queue of the %s lane is full; try again in about %u s", name,
                        retry_after_s);

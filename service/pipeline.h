@@ -85,7 +85,4 @@ void mw_ticket_abandon(struct mw_ticket *ticket);
 
 const struct mw_pipeline_stats *mw_pipeline_stats(const struct mw_pipeline *pipeline);
 
-/* Seconds until a job queued on `lane` now would likely start, at least 1: for Retry-After. */
-unsigned mw_pipeline_retry_after_s(struct mw_lane *lane);
-
 #endif

@@ -64,11 +64,6 @@ const char *mw_service_banner(const struct mw_service *service)
     return service->banner;
 }
 
-const char *mw_service_url(const struct mw_service *service)
-{
-    return service->listener.url;
-}
-
 void mw_service_stop(struct mw_service *service, void (*late)(void *user), void *user)
 {
     if (service->stopping)

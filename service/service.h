@@ -21,9 +21,6 @@ int mw_service_new(struct mw_service **out, uv_loop_t *loop,
 /* One line: where it listens, what it may use, where it stores. */
 const char *mw_service_banner(const struct mw_service *service);
 
-/* Where it listens: "http://127.0.0.1:7417" or "unix:/path". */
-const char *mw_service_url(const struct mw_service *service);
-
 /* Take no new connection, finish what is there, then let go of the loop. When `grace_ms` of the
  * settings is over, `late(user)` is called once with requests still unanswered. */
 void mw_service_stop(struct mw_service *service, void (*late)(void *user), void *user);

@@ -1,14 +1,18 @@
 /* pool.h - the shared worker pool: short pieces of IO work, between a minimum and a maximum of
  * threads.
  *
- * A worker is started for an item that finds nobody idle, up to max_threads; workers above
+ * Elastic as .NET's pool is (seeds 000, 001, 003): up to min_threads a worker is started for each
+ * item that finds nobody idle. Above it a gate thread adds one when items wait and none was taken
+ * for MW_POOL_GATE_MS. A worker that says that it blocks (mw_block_begin) is made up for: at once
+ * for the first CPUs of them, then step by step, see pool.c. max_threads is hard. Workers above
  * min_threads leave after idle_ms without work. Items start in the order of their submission.
  *
  * Ownership:  an item is the caller's; the pool borrows it from submit until it calls fn, and does
  *             not touch it again.
  * Threads:    submit and snapshot from any thread, also from inside an item. Workers are named
  *             mw-pool and record the kind MW_THREAD_POOL.
- * Bounds:     queue_max waiting items, max_threads workers; both fixed at mw_pool_new.
+ * Bounds:     queue_max waiting items, max_threads workers; both fixed at mw_pool_new. min_threads
+ *             may change at any time.
  * Fork:       in a forked child submit returns -EOWNERDEAD, and free leaves the pool as it is, on
  *             purpose: make a new one there. */
 #ifndef MILLWRIGHT_POOL_H
@@ -21,6 +25,7 @@
 #define MW_POOL_MAX_THREADS_LIMIT   1024u
 #define MW_POOL_QUEUE_MAX_DEFAULT   4096u
 #define MW_POOL_IDLE_MS_DEFAULT     20000u
+#define MW_POOL_GATE_MS             500u
 
 struct mw_pool;
 
@@ -43,13 +48,15 @@ struct mw_pool_options {
 
 struct mw_pool_stats {
     unsigned threads;
-    unsigned busy;
+    unsigned busy;    /* workers inside an item, blocked ones included */
+    unsigned blocked; /* of those, the ones between mw_block_begin and mw_block_end */
     unsigned min_threads;
     unsigned max_threads;
     unsigned pending;
     unsigned queue_max;
     uint64_t completed;
     uint64_t rejected;
+    uint64_t injected;          /* workers that the gate added above the minimum */
     uint64_t start_failures;    /* threads that the system refused to start */
     uint64_t oldest_pending_ns; /* age of the item that has waited longest; 0 when none waits */
 };
@@ -73,7 +80,24 @@ int mw_pool_submit(struct mw_pool *pool, struct mw_pool_item *item);
  * Runs on: a worker of this pool, inside an item. Does not block. */
 int mw_pool_yield(struct mw_pool *pool, struct mw_pool_item *item);
 
-/* What the pool does right now. Runs on: any thread. Holds the pool's lock for a moment. */
+/* Set the minimum; workers that this allows for what waits are started at once. `before`, if not
+ * NULL, gets the minimum there was. Returns 0, or -EINVAL (0, or above max_threads; `before` is set
+ * nevertheless). Seed 003. Runs on: any thread. Does not block (it may start threads). */
+int mw_pool_set_min(struct mw_pool *pool, unsigned min_threads, unsigned *before);
+
+/* The same, but only while the minimum is `expected`: else -ESTALE, and `before` says what it is.
+ * For those who put back what they raised. Seed 000. */
+int mw_pool_replace_min(struct mw_pool *pool, unsigned expected, unsigned min_threads,
+                        unsigned *before);
+
+/* Say that the calling item is about to block (a lock, a file, a child process), and that it does
+ * no longer. They nest; each item ends as many as it began. On a thread that is no worker of a pool
+ * they do nothing. Runs on: any thread. Does not block (begin may start a thread). */
+void mw_block_begin(void);
+void mw_block_end(void);
+
+/* What the pool does right now. Runs on: any thread. Stops nobody: it reads counters that each are
+ * right, of moments that may lie microseconds apart. */
 void mw_pool_snapshot(struct mw_pool *pool, struct mw_pool_stats *stats);
 
 #endif

@@ -1,0 +1,89 @@
+/* monitor.h - repairs a starved pool: raises its minimum when items wait although the CPUs are
+ * idle, which means that its workers block (seed 000).
+ *
+ * A thread of its own samples every MW_MONITOR_INTERVAL_MS. One probe item at a time waits in the
+ * pool's queue and is judged by its age. It is starved when the item has waited for
+ * MW_MONITOR_AGE_MS or more, and either less than half of the effective CPUs was used meanwhile, or
+ * as many workers are blocked as it takes to explain the wait (see monitor_rules.h).
+ * The first raise goes in one step to parallel_limit + CPUs; if it is starved still when the pool
+ * has grown to that, the minimum doubles; never above the pool's maximum nor
+ * MW_MONITOR_THREADS_PER_CPU per CPU, never below what the user has set. When the monitor ends, the
+ * minimum of before the first raise is put back, unless somebody has changed it since.
+ * A sample is thrown away when the monitor itself woke late, or its cgroup was throttled.
+ *
+ * Off by options.disabled or MILLWRIGHT_DISABLE_POOL_TUNING=1, true or yes, which wins over the
+ * option (0, false or no: on). It is then a monitor that samples nothing, with no thread.
+ *
+ * Ownership:  the pool is the caller's and outlives the monitor.
+ * Threads:    one of its own, named mw-monitor; `report` is called on it, and never ends the
+ *             process: an error is reported, and the next sample is tried. */
+#ifndef MILLWRIGHT_MONITOR_H
+#define MILLWRIGHT_MONITOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <millwright/pool.h>
+
+#define MW_MONITOR_INTERVAL_MS     50u
+#define MW_MONITOR_AGE_MS          40u
+#define MW_MONITOR_THREADS_PER_CPU 64u
+#define MW_MONITOR_PROCESSES_MAX   1024u
+
+struct mw_monitor;
+
+enum mw_monitor_event_kind {
+    MW_MONITOR_RAISED = 0,
+    MW_MONITOR_RESTORED,
+    MW_MONITOR_LEFT, /* not restored: somebody has changed the minimum since */
+    MW_MONITOR_FAILED,
+    MW_MONITOR_EVENTS /* how many kinds there are */
+};
+
+/* What happened, with the figures that were decided on. */
+struct mw_monitor_event {
+    enum mw_monitor_event_kind kind;
+    unsigned min_before, min_after;
+    unsigned threads, busy, blocked, pending; /* of the pool */
+    uint64_t age_ns;                          /* of the probe item */
+    double cpu_used;                          /* of the effective CPUs, 0 to 1 */
+    int error;                                /* MW_MONITOR_FAILED: a negative errno */
+};
+
+struct mw_monitor_options {
+    struct mw_pool *pool;
+    unsigned parallel_limit; /* how many items may block at once; default: 4 x effective CPUs */
+    bool disabled;
+    void (*report)(void *user, const struct mw_monitor_event *event); /* may be NULL */
+    void *user;
+};
+
+struct mw_monitor_stats {
+    bool enabled;
+    unsigned min_user;   /* the minimum before the first raise */
+    unsigned min_raised; /* what the monitor raised it to; 0: it has not */
+    uint64_t samples;
+    uint64_t discarded; /* samples thrown away */
+    uint64_t starved;   /* samples that found the pool starved */
+    uint64_t raises;
+    uint64_t failures;
+    uint64_t age_max_ns; /* the longest wait of a probe item seen */
+};
+
+/* Returns 0, -EINVAL (no pool; MILLWRIGHT_DISABLE_POOL_TUNING is neither), -ENOMEM, or -EAGAIN
+ * when the thread cannot be started. */
+int mw_monitor_new(struct mw_monitor **out, const struct mw_monitor_options *options);
+
+/* Stop, put the minimum back, release. NULL is fine. Blocks. */
+void mw_monitor_free(struct mw_monitor *monitor);
+
+/* Count the CPU time of a child process as the pool's own work, until mw_monitor_forget or its end.
+ * Returns 0, -ESRCH, or -ENOSPC (MW_MONITOR_PROCESSES_MAX). Runs on: any thread. */
+int mw_monitor_watch(struct mw_monitor *monitor, pid_t process);
+void mw_monitor_forget(struct mw_monitor *monitor, pid_t process);
+
+/* Runs on: any thread. Does not block. */
+void mw_monitor_snapshot(struct mw_monitor *monitor, struct mw_monitor_stats *stats);
+
+#endif

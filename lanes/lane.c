@@ -6,6 +6,11 @@
  * for one job; so a loop is brought only when more jobs wait than loops are coming. Of parked
  * threads only one is woken at a time; once it has arrived it brings the next if jobs still wait.
  *
+ * While leaves are *brief*, shorter than what two loops lose by sharing the queue, one loop does
+ * all: the others park, and one of them *stands by*: it wakes up by itself every STANDBY_NS. When
+ * jobs wait and none was taken since, the loop that is active sits in a leaf that is not brief, and
+ * the standby takes over. So the price of a mistake is STANDBY_NS, once.
+ *
  * Submitters do not contend with loops. They post to an *inbox*, a stack that one compare-and-swap
  * pushes on, and loops move what is there to the queue under the lock; the queue then says which
  * job is next, and each loop takes one at a time. The inbox is *open* as long as a submitter has
@@ -20,7 +25,7 @@
  *  1. A queued or posted job always has an active loop that will look for it.
  *  2. busy <= active <= cap, and coming <= active.
  *  3. The inbox is open only while active = cap, or a parked thread was woken and has not come, or
- *     a loop spins.
+ *     a loop spins, or a loop is active and a thread stands by.
  *  4. Dedicated: parked + active <= threads. Pool: threads = 0, nothing is parked.
  *  5. Of a parked thread and its wake-up at most one is in flight (`waking`). The call is nobody's
  *     in particular: the first thread that comes back to the lock takes it.
@@ -275,7 +280,7 @@ static int jobs_submit(struct mw_lane *lane, struct mw_job *const *jobs, unsigne
     granted = places_take(lane, count);
     if (granted < count)
         atomic_fetch_add_explicit(&lane->rejected, 1, memory_order_relaxed);
-    now = granted > 0 ? mw_clock_ns() : 0;
+    now = granted > 0 ? mw_clock_near_ns() : 0;
     while (claimed < granted && error == 0) {
         error = job_claim(lane, jobs[claimed], now);
         claimed += error == 0;
@@ -416,7 +421,7 @@ void inbox_settle(struct mw_lane *lane)
 static bool is_awaited(const struct mw_lane *lane)
 {
     return lane->active == lane->options.cap || (lane->parked > 0 && lane->waking) ||
-           lane->spinning;
+           lane->spinning || (lane->standby != NULL && lane->active > 0);
 }
 
 /* Queue the list that starts with its newest, oldest first. */
@@ -545,6 +550,7 @@ void lane_check(const struct mw_lane *lane)
     assert(lane->busy <= lane->active);
     assert(lane->active <= lane->options.cap);
     assert(lane->coming <= lane->active);
+    assert(lane->standby == NULL || lane->parked > 0);
     assert(inbox == SHUT || inbox == CLOSED || is_awaited(lane));
     assert(lane->options.runner != MW_LANE_DEDICATED ||
            lane->active + lane->parked <= lane->threads);

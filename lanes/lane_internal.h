@@ -20,6 +20,7 @@
 /* Keeps what submitters write off the lines that loops write, and one slot off the next. */
 #define LANE_LINE_BYTES 64
 
+
 /* mw_job.state: the id of this submit above, how far it has come below. Ids are never used again,
  * so whoever sees the same word twice knows that the job did not go away and come back between. */
 #define JOB_STATE_BITS 3
@@ -52,6 +53,7 @@ struct slot {
     struct mw_thread thread; /* MW_LANE_DEDICATED */
     struct mw_job *job;      /* that it runs or hands back; never followed, only compared */
     uint64_t called_ns;      /* when its loop was started, woken or given to the pool */
+    uint64_t taken_seen;     /* while it stands by: `taken` when it last looked */
     /* Set under the lock, cleared by the loop when fn() has returned. Release: partner of the
      * acquire in the snapshot, which then sees what the loop counted. */
     _Atomic bool in_fn;
@@ -87,6 +89,8 @@ struct mw_lane {
     unsigned busy;          /* loops that run a job or hand it back */
     _Atomic uint64_t taken; /* places whose job has left the queue; written under the lock */
     uint64_t run_mean_ns;   /* of late */
+    unsigned briefness;     /* of late: up with each leaf that is brief, down with each other */
+    struct slot *standby;   /* parked, but looks by itself now and then; NULL: none */
     struct lane_waiter *waiters;
     _Atomic uint32_t *to_wake; /* a futex to wake when the lock is free; at most one at a time */
     struct job_queue queue;

@@ -20,6 +20,15 @@
 /* So often a loop looks at the inbox between two looks at the clock. */
 #define SPINS 16
 
+/* A leaf shorter than BRIEF_NS costs less than to share the queue with another loop. */
+#define BRIEF_NS     UINT64_C(200)
+#define BRIEF_ENOUGH 64u
+#define BRIEF_MOST   128u
+#define BRIEF_LOSS   32u
+
+/* So often a thread that stands by looks whether jobs are taken. */
+#define STANDBY_NS (200 * MW_NS_PER_US)
+
 /* The mean of the run times follows the last so many, roughly. */
 #define MEAN_RUNS 16
 
@@ -31,7 +40,6 @@
 /* What one loop carries from job to job. */
 struct round {
     uint64_t now;       /* the newest time it knows */
-    uint64_t ticks;     /* when that was read; 0: long ago */
     bool is_first;      /* the loop has just come */
     bool has_expired;   /* the job that it has taken */
     uint64_t called_ns; /* see struct slot */
@@ -47,6 +55,11 @@ static void loop_roll_back(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(
 static bool loop_look_again(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void inbox_watch(const struct mw_lane *lane);
 static bool loop_end(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool loop_is_spare(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool leaves_are_brief(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static void loop_stand_down(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
+static bool standby_watch(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
+static void briefness_count(struct mw_lane *lane, uint64_t run_ns) MW_REQUIRES(lane->lock);
 static void loop_on_pool(struct mw_pool_item *item);
 static int loop_yield(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
 
@@ -139,6 +152,10 @@ static bool loop_wanted(const struct mw_lane *lane)
 {
     if (lane->queue.queued <= lane->coming || lane->active == lane->options.cap)
         return false;
+    if (lane->active > 0 && lane->standby != NULL)
+        return false;
+    if (lane->coming > 0 && lane->active > lane->coming && leaves_are_brief(lane))
+        return false; /* the one that comes will stand by */
     return lane->parked == 0 || !lane->waking;
 }
 
@@ -235,6 +252,66 @@ static bool loop_end(struct mw_lane *lane)
     return false;
 }
 
+/* Whether the others do better without this loop. */
+static bool loop_is_spare(const struct mw_lane *lane)
+{
+    return lane->active > lane->coming + 1 && leaves_are_brief(lane);
+}
+
+static bool leaves_are_brief(const struct mw_lane *lane)
+{
+    return lane->briefness >= BRIEF_ENOUGH && lane->options.runner == MW_LANE_DEDICATED &&
+           !lane->closing;
+}
+
+/* End a loop although there may be work: another one is active. */
+static void loop_stand_down(struct mw_lane *lane, struct slot *slot)
+{
+    lane->active--;
+    if (lane->standby == NULL) {
+        lane->standby = slot;
+        slot->taken_seen = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+    }
+    inbox_settle(lane);
+}
+
+/* The thread that stands by has woken up by itself. Returns whether it must take over. */
+static bool standby_watch(struct mw_lane *lane, struct slot *slot)
+{
+    uint64_t taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+    bool is_stuck;
+
+    lane_take_in(lane);
+    is_stuck = lane->queue.queued > 0 && taken == slot->taken_seen;
+    slot->taken_seen = taken;
+    if (is_stuck)
+        lane->briefness = 0; /* the others are wanted, too */
+    if (is_stuck || lane->active == 0)
+        lane->standby = NULL;
+    return is_stuck;
+}
+
+/* Learn from a leaf. One that a thread switch fell into is not the end of it; when leaves are brief
+ * no longer, each job may have a loop of its own. */
+static void briefness_count(struct mw_lane *lane, uint64_t run_ns)
+{
+    bool was_brief;
+
+    if (run_ns < BRIEF_NS) {
+        lane->briefness += lane->briefness < BRIEF_MOST;
+        return;
+    }
+    was_brief = leaves_are_brief(lane);
+    lane->briefness -= lane->briefness < BRIEF_LOSS ? lane->briefness : BRIEF_LOSS;
+    if (!was_brief || leaves_are_brief(lane))
+        return;
+    lane->standby = NULL;
+    lane_take_in(lane);
+    if (loop_wanted(lane) && lane->parked > 0)
+        thread_call(lane, mw_clock_ns());
+    inbox_settle(lane);
+}
+
 /* One quantum of a loop, as an item of the shared pool. After the unlock the lane may be gone. */
 static void loop_on_pool(struct mw_pool_item *item)
 {
@@ -307,19 +384,32 @@ static bool thread_park(struct mw_lane *lane, struct slot *slot)
 {
     uint64_t deadline = mw_clock_ns() + lane->options.linger_ms * MW_NS_PER_MS;
     bool in_time = true;
+    bool takes_over = false;
 
     lane->parked++;
     inbox_settle(lane);
-    while (!lane->waking && !lane->closing && in_time)
-        in_time = lane->options.cap > 1 ? thread_sleep(lane, slot, deadline)
-                                        : thread_sleep_alone(lane, slot, deadline);
+    while (!lane->waking && !lane->closing && in_time && !takes_over) {
+        if (lane->options.cap == 1)
+            in_time = thread_sleep_alone(lane, slot, deadline);
+        else if (lane->standby != slot)
+            in_time = thread_sleep(lane, slot, deadline);
+        else if (!thread_sleep(lane, slot, mw_clock_ns() + STANDBY_NS) && lane->standby == slot)
+            takes_over = standby_watch(lane, slot);
+    }
+    if (lane->standby == slot)
+        lane->standby = NULL;
     if (lane->waking) { /* whomever it was meant for */
         lane->waking = false;
         slot->called_ns = lane->waking_called_ns;
         return true;
     }
     lane->parked--;
-    return false;
+    if (takes_over) {
+        lane->active++;
+        lane->coming++;
+        slot->called_ns = mw_clock_ns();
+    }
+    return takes_over;
 }
 
 /* Sleep until called; false: the time was up. The announcement comes before the lock is freed, and
@@ -406,13 +496,17 @@ static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max
     do {
         struct mw_job *job;
 
-        while ((job = job_take(lane, slot, &round)) != NULL) {
+        while (!loop_is_spare(lane) && (job = job_take(lane, slot, &round)) != NULL) {
             job_run(lane, slot, job, &round);
             if (++count < count_max && round.now < until_ns)
                 continue;
             lane_take_in(lane);
             if (lane->queue.queued > 0)
                 return true;
+        }
+        if (loop_is_spare(lane)) {
+            loop_stand_down(lane, slot);
+            return false;
         }
     } while (loop_look_again(lane) || !loop_end(lane));
     return false;
@@ -433,7 +527,6 @@ static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct r
     round->has_expired = false;
     if (job->deadline_ns != 0) {
         round->now = mw_clock_ns();
-        round->ticks = mw_clock_ticks();
         round->has_expired = round->now >= job->deadline_ns;
     }
     state = atomic_load_explicit(&job->state, memory_order_relaxed);
@@ -478,6 +571,7 @@ static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
                 ? run_ns
                 : lane->run_mean_ns - lane->run_mean_ns / MEAN_RUNS + run_ns / MEAN_RUNS;
         job_queue_charge(&lane->queue, priority, tenant, run_ns);
+        briefness_count(lane, run_ns);
     }
     if (lane->waiters != NULL)
         waiters_release(lane, job);
@@ -489,9 +583,7 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
     uint64_t before;
     int status;
 
-    if (!mw_clock_is_near(round->ticks)) /* else it follows the one before at once */
-        round->now = mw_clock_ns();
-    job->started_ns = round->now;
+    job->started_ns = mw_clock_near_ns();
     job->ran_on = mw_thread_kind_current();
     job->leaf = atomic_load_explicit(&job->state, memory_order_relaxed) >> JOB_STATE_BITS;
     if (job->ran_on == MW_THREAD_POOL)
@@ -502,9 +594,10 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
     status = job->fn(job);
     mw_flow_enter(before);
 
-    job->ended_ns = mw_clock_ns();
+    job->ended_ns = mw_clock_near_ns();
+    if (job->ended_ns < job->started_ns)
+        job->ended_ns = job->started_ns;
     round->now = job->ended_ns;
-    round->ticks = mw_clock_ticks();
     job_count(slot, job, round);
     round->is_first = false;
     /* release: partner of the acquire in the snapshot */
@@ -515,7 +608,7 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
 static void job_count(struct slot *slot, const struct mw_job *job, const struct round *round)
 {
     struct slot_stats *stats = &slot->stats;
-    uint64_t wait_ns = job->started_ns - job->queued_ns;
+    uint64_t wait_ns = job->started_ns > job->queued_ns ? job->started_ns - job->queued_ns : 0;
 
     counter_add(&stats->completed, 1);
     counter_add(&stats->ran_on[job->ran_on], 1);

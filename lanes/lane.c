@@ -53,11 +53,8 @@
 
 #include "lane_internal.h"
 
-/* Two words that the inbox may hold instead of a job. */
-static struct mw_job shut_word;
-static struct mw_job closed_word;
-#define SHUT   (&shut_word)
-#define CLOSED (&closed_word)
+struct mw_job lane_shut_word;
+struct mw_job lane_closed_word;
 
 static int options_fill(struct mw_lane_options *filled, const struct mw_lane_options *options);
 static int jobs_submit(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count);
@@ -67,8 +64,6 @@ static int jobs_post_locked(struct mw_lane *lane, struct mw_job *const *jobs, un
 static unsigned places_take(struct mw_lane *lane, unsigned wanted);
 static void places_return(struct mw_lane *lane, unsigned count);
 static bool is_awaited(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
-static void posted_queue(struct mw_lane *lane, struct mw_job *newest) MW_REQUIRES(lane->lock);
-static bool is_job(const struct mw_job *word);
 static bool is_quiet(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static bool job_find(const struct mw_lane *lane, const struct mw_job *job, uint64_t *state)
     MW_REQUIRES(lane->lock);
@@ -97,7 +92,7 @@ int mw_lane_new(struct mw_lane **out, const struct mw_lane_options *options)
     lane->generation = mw_process_generation();
     if (filled.runner == MW_LANE_DEDICATED && mw_cpus_effective() > 1)
         lane->spin_ns = filled.spin_us * MW_NS_PER_US;
-    atomic_init(&lane->inbox, SHUT);
+    atomic_init(&lane->inbox, INBOX_SHUT);
     error = job_queue_init(&lane->queue, filled.tenants_max);
     if (error != 0)
         goto no_queue;
@@ -201,23 +196,6 @@ bool lane_is_foreign(const struct mw_lane *lane)
     return lane->generation != mw_process_generation();
 }
 
-void lane_unlock(struct mw_lane *lane)
-{
-    _Atomic uint32_t *word = lane->to_wake;
-
-    lane->to_wake = NULL;
-    mw_spin_mutex_unlock(&lane->lock);
-    if (word != NULL) /* it may be gone by now, see futex.h */
-        mw_futex_wake(word, 1);
-}
-
-void lane_take_in(struct mw_lane *lane)
-{
-    if (is_job(atomic_load_explicit(&lane->inbox, memory_order_relaxed)))
-        /* acquire: partner of the release in jobs_post */
-        posted_queue(lane, atomic_exchange_explicit(&lane->inbox, NULL, memory_order_acquire));
-}
-
 bool lane_has_queued(struct mw_lane *lane, const struct mw_job *job)
 {
     uint64_t state;
@@ -275,7 +253,7 @@ static int jobs_submit(struct mw_lane *lane, struct mw_job *const *jobs, unsigne
     if (lane_is_foreign(lane))
         return -EOWNERDEAD;
     /* relaxed: a closing lane is seen here early, in jobs_post_locked for certain */
-    if (atomic_load_explicit(&lane->inbox, memory_order_relaxed) == CLOSED)
+    if (atomic_load_explicit(&lane->inbox, memory_order_relaxed) == INBOX_CLOSED)
         return -ESHUTDOWN;
     granted = places_take(lane, count);
     if (granted < count)
@@ -323,7 +301,7 @@ static int jobs_post(struct mw_lane *lane, struct mw_job *const *jobs, unsigned 
     for (unsigned i = 1; i < count; i++)
         jobs[i]->next = jobs[i - 1];
     do {
-        if (newest == SHUT || newest == CLOSED)
+        if (newest == INBOX_SHUT || newest == INBOX_CLOSED)
             return jobs_post_locked(lane, jobs, count);
         jobs[0]->next = newest;
         /* release: partner of the acquire in lane_take_in and inbox_settle */
@@ -344,7 +322,7 @@ static int jobs_post_locked(struct mw_lane *lane, struct mw_job *const *jobs, un
     for (unsigned i = count; i > 1; i--)
         jobs[i - 1]->next = jobs[i - 2];
     jobs[0]->next = NULL;
-    posted_queue(lane, jobs[count - 1]);
+    lane_queue_posted(lane, jobs[count - 1]);
     if (lane->closing)
         error = -ESHUTDOWN;
     for (unsigned i = 0; i < count && error == 0; i++)
@@ -406,15 +384,15 @@ void inbox_settle(struct mw_lane *lane)
 {
     struct mw_job *found = atomic_load_explicit(&lane->inbox, memory_order_relaxed);
     bool open = is_awaited(lane);
-    struct mw_job *wanted = lane->closing ? CLOSED : open ? NULL : SHUT;
+    struct mw_job *wanted = lane->closing ? INBOX_CLOSED : open ? NULL : INBOX_SHUT;
 
-    if (found == wanted || (wanted == NULL && is_job(found)))
+    if (found == wanted || (wanted == NULL && inbox_has_job(found)))
         return;
     /* acquire: partner of the release in jobs_post. Release: whoever posts into what is open now
      * owes nothing to what was before, so it has no partner but itself. */
     found = atomic_exchange_explicit(&lane->inbox, wanted, memory_order_acq_rel);
-    if (is_job(found))
-        posted_queue(lane, found);
+    if (inbox_has_job(found))
+        lane_queue_posted(lane, found);
 }
 
 /* Whether a loop will look at what is posted, and bring the next loop if there is one to bring. */
@@ -424,45 +402,43 @@ static bool is_awaited(const struct mw_lane *lane)
            lane->spinning || (lane->standby != NULL && lane->active > 0);
 }
 
-/* Queue the list that starts with its newest, oldest first. */
-static void posted_queue(struct mw_lane *lane, struct mw_job *newest)
+/* Queue the list that starts with its newest, oldest first. One pass turns it round and links it
+ * both ways; a job was written on another CPU, and each look at it for the first time is dear. */
+void lane_queue_posted(struct mw_lane *lane, struct mw_job *newest)
 {
-    struct mw_job *oldest = NULL;
+    struct mw_job *newer = NULL;
+    struct mw_job *oldest = newest;
+    unsigned count = 0;
+    bool alike = true;
 
-    while (newest != NULL) {
-        struct mw_job *next = newest->next;
+    for (struct mw_job *job = newest; job != NULL; count++) {
+        struct mw_job *older = job->next;
+        uint64_t state = atomic_load_explicit(&job->state, memory_order_relaxed);
 
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    while (oldest != NULL) {
-        struct mw_job *next = oldest->next;
-        uint64_t state = atomic_load_explicit(&oldest->state, memory_order_relaxed);
-
-        atomic_store_explicit(&oldest->state, (state & ~JOB_STAGE_MASK) | JOB_QUEUED,
+        atomic_store_explicit(&job->state, (state & ~JOB_STAGE_MASK) | JOB_QUEUED,
                               memory_order_release); /* partner: job_find */
-        job_queue_push(&lane->queue, oldest);
-        oldest = next;
+        alike &= job->priority == newest->priority && job->tenant == newest->tenant;
+        job->prev = older;
+        job->next = newer;
+        newer = job;
+        oldest = job;
+        job = older;
     }
-}
+    if (alike) {
+        job_queue_push(&lane->queue, oldest, newest, count);
+        return;
+    }
+    for (struct mw_job *job = oldest; job != NULL;) {
+        struct mw_job *next = job->next;
 
-static bool is_job(const struct mw_job *word)
-{
-    return word != NULL && word != SHUT && word != CLOSED;
+        job_queue_push(&lane->queue, job, job, 1);
+        job = next;
+    }
 }
 
 static bool is_quiet(const struct mw_lane *lane)
 {
     return lane->active == 0 && lane->threads == 0 && lane->waiting == 0;
-}
-
-/* The last touch of a job. */
-void job_let_go(struct mw_job *job)
-{
-    atomic_store_explicit(&job->state, JOB_IDLE, memory_order_relaxed); /* the next line orders */
-    /* release: partner of the acquire in job_claim, maybe of another lane */
-    atomic_store_explicit(&job->lane, NULL, memory_order_release);
 }
 
 /* Whether the job is in this lane, and in which state. It may leave at any time while it runs, and
@@ -551,7 +527,7 @@ void lane_check(const struct mw_lane *lane)
     assert(lane->active <= lane->options.cap);
     assert(lane->coming <= lane->active);
     assert(lane->standby == NULL || lane->parked > 0);
-    assert(inbox == SHUT || inbox == CLOSED || is_awaited(lane));
+    assert(inbox == INBOX_SHUT || inbox == INBOX_CLOSED || is_awaited(lane));
     assert(lane->options.runner != MW_LANE_DEDICATED ||
            lane->active + lane->parked <= lane->threads);
 }

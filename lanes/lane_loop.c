@@ -25,6 +25,7 @@
 #define BRIEF_ENOUGH 64u
 #define BRIEF_MOST   128u
 #define BRIEF_LOSS   32u
+#define BRIEF_LOOKS  16u
 
 /* So often a thread that stands by looks whether jobs are taken. */
 #define STANDBY_NS (200 * MW_NS_PER_US)
@@ -39,10 +40,12 @@
 
 /* What one loop carries from job to job. */
 struct round {
-    uint64_t now;       /* the newest time it knows */
-    bool is_first;      /* the loop has just come */
-    bool has_expired;   /* the job that it has taken */
-    uint64_t called_ns; /* see struct slot */
+    uint64_t now;             /* the newest time it knows */
+    enum mw_thread_kind kind; /* of the thread that carries the loop */
+    unsigned looks;           /* jobs that were due to be taken */
+    bool is_first;            /* the loop has just come */
+    bool has_expired;         /* the job that it has taken */
+    uint64_t called_ns;       /* see struct slot */
 };
 
 static _Thread_local struct mw_lane *own_lane MW_THREAD_LOCAL_NEAR;
@@ -490,7 +493,8 @@ static void slot_release(struct mw_lane *lane, struct slot *slot)
  * `count_max` of them ran or the time is up (true). The lock is free while a job runs. */
 static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max, uint64_t until_ns)
 {
-    struct round round = {.is_first = true, .called_ns = slot->called_ns};
+    struct round round = {
+        .kind = mw_thread_kind_current(), .is_first = true, .called_ns = slot->called_ns};
     unsigned count = 0;
 
     do {
@@ -517,7 +521,8 @@ static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct r
     struct mw_job *job;
     uint64_t state;
 
-    lane_take_in(lane);
+    if (lane->queue.queued == 0 || !leaves_are_brief(lane) || ++round->looks % BRIEF_LOOKS == 0)
+        lane_take_in(lane);
     job = job_queue_take(&lane->queue);
     if (job == NULL)
         return NULL;
@@ -584,7 +589,7 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
     int status;
 
     job->started_ns = mw_clock_near_ns();
-    job->ran_on = mw_thread_kind_current();
+    job->ran_on = round->kind;
     job->leaf = atomic_load_explicit(&job->state, memory_order_relaxed) >> JOB_STATE_BITS;
     if (job->ran_on == MW_THREAD_POOL)
         mw_flow_arrive(job->parent_leaf);

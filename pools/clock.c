@@ -1,13 +1,21 @@
 /* The near clock counts from an *anchor*: a moment of which both the counter of the CPU and
- * CLOCK_MONOTONIC are known. Each thread has its own and takes a new one every ANCHOR_TICKS_MAX at
- * the latest, so an error of the rate has no time to grow. The rate is found once, from two anchors
- * far enough apart; an anchor that the rate foretells badly (a virtual machine has moved) throws
- * the rate away, and after RATES_MAX of those the counter is not used again. */
+ * CLOCK_MONOTONIC are known. Each thread has its own and takes a new one every
+ * MW_CLOCK_ANCHOR_TICKS_MAX at the latest, so an error of the rate has no time to grow. The rate is
+ * found once, from two anchors far enough apart; an anchor that the rate foretells badly (a virtual
+ * machine has moved) throws the rate away, and after RATES_MAX of those the counter is not used
+ * again. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "clock.h"
+
+/* Its `ticks` are 0 when there is none. */
+_Thread_local struct mw_clock_anchor mw_clock_own MW_THREAD_LOCAL_NEAR;
+
+/* Nanoseconds for each tick, as a fraction of 1 << MW_CLOCK_RATE_BITS; 0: not known. A plain
+ * number: relaxed order, no partner. */
+_Atomic uint64_t mw_clock_rate;
 
 uint64_t mw_clock_ns(void)
 {
@@ -23,11 +31,7 @@ uint64_t mw_clock_ns(void)
 
 #include <cpuid.h>
 
-#include "thread.h"
-
-#define RATE_BITS          32
-#define ANCHOR_TICKS_MAX   (UINT64_C(1) << 21) /* about a millisecond */
-#define ANCHOR_WIDTH_MAX   UINT64_C(1024)      /* between two reads of the counter */
+#define ANCHOR_WIDTH_MAX   UINT64_C(1024) /* between two reads of the counter */
 #define ANCHOR_TRIES       4
 #define RATE_TICKS_MIN     (UINT64_C(1) << 24)
 #define FORETOLD_TICKS_MAX (UINT64_C(1) << 30) /* about half a second */
@@ -35,54 +39,32 @@ uint64_t mw_clock_ns(void)
 #define OFF_PART           1000 /* of the time since the anchor before: twice what NTP slews */
 #define RATES_MAX          8
 
-struct anchor {
-    uint64_t ticks; /* 0: there is none */
-    uint64_t ns;
-};
-
-static _Thread_local struct anchor own MW_THREAD_LOCAL_NEAR;
-
-/* Nanoseconds for each tick, as a fraction of 1 << RATE_BITS; 0: not known. A plain number: relaxed
- * order, no partner. */
-static _Atomic uint64_t rate;
-
 /* Guards `first`: whoever finds it set goes without. Acquire and release pair with each other. */
 static atomic_flag is_rating = ATOMIC_FLAG_INIT;
-static struct anchor first;
+static struct mw_clock_anchor first;
 static int rates_left = -1; /* -1: nobody has looked whether the counter serves */
 
-static uint64_t anchor_anew(void);
-static bool anchor_take(struct anchor *anchor);
-static void rate_find(const struct anchor *anchor);
-static void rate_check(const struct anchor *before, const struct anchor *now);
+static bool anchor_take(struct mw_clock_anchor *anchor);
+static void rate_find(const struct mw_clock_anchor *anchor);
+static void rate_check(const struct mw_clock_anchor *before, const struct mw_clock_anchor *now);
 static bool counter_is_invariant(void);
 
-uint64_t mw_clock_near_ns(void)
+uint64_t mw_clock_anchor_ns(void)
 {
-    uint64_t known = atomic_load_explicit(&rate, memory_order_relaxed);
-    uint64_t passed = __builtin_ia32_rdtsc() - own.ticks;
-
-    if (known != 0 && passed < ANCHOR_TICKS_MAX)
-        return own.ns + (passed * known >> RATE_BITS);
-    return anchor_anew();
-}
-
-static uint64_t anchor_anew(void)
-{
-    struct anchor now;
+    struct mw_clock_anchor now;
 
     if (!anchor_take(&now)) { /* interrupted each time: do without this once */
-        own.ticks = 0;
+        mw_clock_own.ticks = 0;
         return mw_clock_ns();
     }
-    rate_check(&own, &now);
-    if (atomic_load_explicit(&rate, memory_order_relaxed) == 0)
+    rate_check(&mw_clock_own, &now);
+    if (atomic_load_explicit(&mw_clock_rate, memory_order_relaxed) == 0)
         rate_find(&now);
-    own = now;
+    mw_clock_own = now;
     return now.ns;
 }
 
-static bool anchor_take(struct anchor *anchor)
+static bool anchor_take(struct mw_clock_anchor *anchor)
 {
     for (int i = 0; i < ANCHOR_TRIES; i++) {
         uint64_t before = __builtin_ia32_rdtsc();
@@ -90,7 +72,7 @@ static bool anchor_take(struct anchor *anchor)
         uint64_t width = __builtin_ia32_rdtsc() - before;
 
         if (width < ANCHOR_WIDTH_MAX) {
-            *anchor = (struct anchor){before + width / 2, ns};
+            *anchor = (struct mw_clock_anchor){before + width / 2, ns};
             return true;
         }
     }
@@ -98,7 +80,7 @@ static bool anchor_take(struct anchor *anchor)
 }
 
 /* What lies far enough apart gives the rate; else `anchor` is the first of the two. */
-static void rate_find(const struct anchor *anchor)
+static void rate_find(const struct mw_clock_anchor *anchor)
 {
     uint64_t ticks;
 
@@ -114,25 +96,26 @@ static void rate_find(const struct anchor *anchor)
 
         rates_left--;
         first.ticks = 0;
-        atomic_store_explicit(&rate, (uint64_t)(exact * (double)(UINT64_C(1) << RATE_BITS)),
+        atomic_store_explicit(&mw_clock_rate,
+                              (uint64_t)(exact * (double)(UINT64_C(1) << MW_CLOCK_RATE_BITS)),
                               memory_order_relaxed);
     }
     atomic_flag_clear_explicit(&is_rating, memory_order_release);
 }
 
-static void rate_check(const struct anchor *before, const struct anchor *now)
+static void rate_check(const struct mw_clock_anchor *before, const struct mw_clock_anchor *now)
 {
     uint64_t passed = now->ticks - before->ticks;
-    uint64_t known = atomic_load_explicit(&rate, memory_order_relaxed);
+    uint64_t known = atomic_load_explicit(&mw_clock_rate, memory_order_relaxed);
     uint64_t foretold;
     uint64_t off;
 
     if (before->ticks == 0 || known == 0 || passed > FORETOLD_TICKS_MAX)
         return;
-    foretold = before->ns + (passed * known >> RATE_BITS);
+    foretold = before->ns + (passed * known >> MW_CLOCK_RATE_BITS);
     off = foretold > now->ns ? foretold - now->ns : now->ns - foretold;
     if (off > OFF_NS_MAX + (now->ns - before->ns) / OFF_PART)
-        atomic_store_explicit(&rate, 0, memory_order_relaxed);
+        atomic_store_explicit(&mw_clock_rate, 0, memory_order_relaxed);
 }
 
 /* Whether it counts at one speed, also when the CPU does not run at one. */
@@ -146,7 +129,7 @@ static bool counter_is_invariant(void)
 
 #else
 
-uint64_t mw_clock_near_ns(void)
+uint64_t mw_clock_anchor_ns(void)
 {
     return mw_clock_ns();
 }

@@ -3,32 +3,34 @@
  * differs between the two runners.
  *
  * A loop is *coming* from when it was started or woken until it first looks at the queue. It stands
- * for one job; so a loop is brought only when more jobs wait than loops are coming. Of parked
- * threads only one is woken at a time; once it has arrived it brings the next if jobs still wait.
+ * for one job; so a loop is brought only when more jobs wait than loops are coming. Threads grow in
+ * a chain: a submitter brings a loop only while none is coming; whoever arrives brings the next if
+ * jobs still wait.
  *
  * While leaves are *brief*, shorter than what two loops lose by sharing the queue, one loop does
- * all: the others park, and one of them *stands by*: it wakes up by itself every STANDBY_NS. When
- * jobs wait and none was taken since, the loop that is active sits in a leaf that is not brief, and
- * the standby takes over. So the price of a mistake is STANDBY_NS, once.
+ * all: the others park, and one of them *stands by*: it wakes up by itself now and then. When jobs
+ * wait and none was taken since, the loop that is active sits in a leaf that is not brief, and the
+ * standby takes over. So the price of a mistake is one STANDBY_NS_MAX.
  *
  * Submitters do not contend with loops. They post to an *inbox*, a stack that one compare-and-swap
  * pushes on, and loops move what is there to the queue under the lock; the queue then says which
  * job is next, and each loop takes one at a time. The inbox is *open* as long as a submitter has
- * nothing to bring: all loops are active and will look again, or one was woken and will bring the
- * next. Else it is SHUT: the word itself sends submitters to the lock, where they queue the job and
- * bring a loop. A loop that would end shuts the inbox in the same exchange in which it looks into
- * it for the last time, so no job is posted between that look and the end, and no fence is needed.
- * The push is also the last that a submitter does to the lane: whoever sees that job done may free
- * the lane at once.
+ * nothing to bring: all loops are active and will look again, or one is coming and will bring the
+ * next, or one is active while another stands by. Else it is SHUT: the word itself sends submitters
+ * to the lock, where they queue the job and bring a loop. A loop that would end shuts the inbox in
+ * the same exchange in which it looks into it for the last time, so no job is posted between that
+ * look and the end, and no fence is needed. The push is also the last that a submitter does to the
+ * lane: whoever sees that job done may free the lane at once.
  *
  * Invariants, whenever the lock is free (lane_check):
  *  1. A queued or posted job always has an active loop that will look for it.
  *  2. busy <= active <= cap, and coming <= active.
- *  3. The inbox is open only while active = cap, or a parked thread was woken and has not come, or
- *     a loop spins, or a loop is active and a thread stands by.
+ *  3. The inbox is open only while active = cap; or, on threads of the lane's own, while a loop is
+ *     coming, or one is active and a thread stands by.
  *  4. Dedicated: parked + active <= threads. Pool: threads = 0, nothing is parked.
- *  5. Of a parked thread and its wake-up at most one is in flight (`waking`). The call is nobody's
- *     in particular: the first thread that comes back to the lock takes it.
+ *  5. At most LANE_CALLS_MAX parked threads are called and have not come (`calls`), one while
+ *     leaves are brief. A call is nobody's in particular: the first thread that comes back to the
+ *     lock takes it.
  *  6. fn() and done() are called without the lock. Before done(), the job has left the lane: it is
  *     counted, marked idle and its `lane` is NULL. After done() the lane does not touch it.
  *  7. A loop is active while it calls done(), and mw_lane_free waits until none is; mw_lane_cancel
@@ -194,6 +196,18 @@ bool mw_job_cancelled(const struct mw_job *job)
 bool lane_is_foreign(const struct mw_lane *lane)
 {
     return lane->generation != mw_process_generation();
+}
+
+void lane_unlock_and_wake(struct mw_lane *lane)
+{
+    _Atomic uint32_t *words[LANE_CALLS_MAX];
+    unsigned count = lane->to_wake_count;
+
+    memcpy(words, lane->to_wake, sizeof words);
+    lane->to_wake_count = 0;
+    mw_spin_mutex_unlock(&lane->lock);
+    for (unsigned i = 0; i < count; i++)
+        mw_futex_wake(words[i], 1); /* it may be gone by now, see futex.h */
 }
 
 bool lane_has_queued(struct mw_lane *lane, const struct mw_job *job)
@@ -398,8 +412,10 @@ void inbox_settle(struct mw_lane *lane)
 /* Whether a loop will look at what is posted, and bring the next loop if there is one to bring. */
 static bool is_awaited(const struct mw_lane *lane)
 {
-    return lane->active == lane->options.cap || (lane->parked > 0 && lane->waking) ||
-           lane->spinning || (lane->standby != NULL && lane->active > 0);
+    if (lane->active == lane->options.cap)
+        return true;
+    return lane->options.runner == MW_LANE_DEDICATED &&
+           (lane->coming > 0 || (lane->standby != NULL && lane->active > 0));
 }
 
 /* Queue the list that starts with its newest, oldest first. One pass turns it round and links it

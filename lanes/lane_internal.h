@@ -21,6 +21,9 @@
 /* Keeps what submitters write off the lines that loops write, and one slot off the next. */
 #define LANE_LINE_BYTES 64
 
+/* So many loops may be on their way at a time. */
+#define LANE_CALLS_MAX 4u
+
 /* mw_job.state: the id of this submit above, how far it has come below. Ids are never used again,
  * so whoever sees the same word twice knows that the job did not go away and come back between. */
 #define JOB_STATE_BITS 3
@@ -53,7 +56,6 @@ struct slot {
     struct mw_thread thread; /* MW_LANE_DEDICATED */
     struct mw_job *job;      /* that it runs or hands back; never followed, only compared */
     uint64_t called_ns;      /* when its loop was started, woken or given to the pool */
-    uint64_t taken_seen;     /* while it stands by: `taken` when it last looked */
     /* Set under the lock, cleared by the loop when fn() has returned. Release: partner of the
      * acquire in the snapshot, which then sees what the loop counted. */
     _Atomic bool in_fn;
@@ -91,19 +93,22 @@ struct mw_lane {
     uint64_t run_mean_ns;   /* of late */
     unsigned briefness;     /* of late: up with each leaf that is brief, down with each other */
     struct slot *standby;   /* parked, but looks by itself now and then; NULL: none */
+    uint64_t standby_ns;    /* how long until it looks again */
+    uint64_t standby_taken; /* `taken` when it last looked */
     struct lane_waiter *waiters;
-    _Atomic uint32_t *to_wake; /* a futex to wake when the lock is free; at most one at a time */
+    unsigned to_wake_count;
+    _Atomic uint32_t *to_wake[LANE_CALLS_MAX]; /* futexes to wake when the lock is free */
     struct job_queue queue;
     unsigned running_peak;
     unsigned active;
     unsigned coming;
     unsigned threads;
     unsigned parked;
-    bool waking;   /* a parked thread was called and has not come */
-    bool spinning; /* a loop found nothing and is about to look again */
+    unsigned calls; /* of parked threads that were called, and none has come for it */
+    bool spinning;  /* a loop found nothing and is about to look again */
     bool closing;
     bool has_ended;
-    uint64_t waking_called_ns; /* while `waking` */
+    uint64_t called_ns; /* when the newest of `calls` was made */
     struct slot *unused;
     struct mw_thread ended;
     struct lane_waiter *closer; /* mw_lane_free waits for the rest to go */
@@ -205,15 +210,23 @@ int waits_watch_forks(void);
 
 /* ---- what each job passes through ---- */
 
-/* Free the lock, and then wake the thread that was called meanwhile. */
+/* Wake this futex, unless it is NULL, as soon as the lock is free. */
+static inline void lane_wake_later(struct mw_lane *lane, _Atomic uint32_t *word)
+    MW_REQUIRES(lane->lock)
+{
+    if (word != NULL)
+        lane->to_wake[lane->to_wake_count++] = word;
+}
+
+/* Free the lock, and then wake the threads that were called meanwhile: see lane.c. */
+void lane_unlock_and_wake(struct mw_lane *lane) MW_RELEASE(lane->lock);
+
 static inline void lane_unlock(struct mw_lane *lane) MW_RELEASE(lane->lock)
 {
-    _Atomic uint32_t *word = lane->to_wake;
-
-    lane->to_wake = NULL;
-    mw_spin_mutex_unlock(&lane->lock);
-    if (word != NULL) /* it may be gone by now, see futex.h */
-        mw_futex_wake(word, 1);
+    if (lane->to_wake_count > 0)
+        lane_unlock_and_wake(lane);
+    else
+        mw_spin_mutex_unlock(&lane->lock);
 }
 
 /* Move what was posted to the queue. */

@@ -27,8 +27,10 @@
 #define BRIEF_LOSS   32u
 #define BRIEF_LOOKS  16u
 
-/* So often a thread that stands by looks whether jobs are taken. */
-#define STANDBY_NS (200 * MW_NS_PER_US)
+/* A thread that stands by looks whether jobs are taken after the first of these, then after twice
+ * as long each time, up to the second. */
+#define STANDBY_NS_MIN (50 * MW_NS_PER_US)
+#define STANDBY_NS_MAX (400 * MW_NS_PER_US)
 
 /* The mean of the run times follows the last so many, roughly. */
 #define MEAN_RUNS 16
@@ -51,7 +53,7 @@ struct round {
 static _Thread_local struct mw_lane *own_lane MW_THREAD_LOCAL_NEAR;
 
 static void loop_arrive(struct mw_lane *lane) MW_REQUIRES(lane->lock);
-static bool loop_wanted(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool loop_wanted(const struct mw_lane *lane, unsigned own) MW_REQUIRES(lane->lock);
 static struct slot *loop_reserve(struct mw_lane *lane, uint64_t now) MW_REQUIRES(lane->lock);
 static int loop_launch(struct slot *slot);
 static void loop_roll_back(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
@@ -61,7 +63,7 @@ static bool loop_end(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static bool loop_is_spare(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static bool leaves_are_brief(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void loop_stand_down(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
-static bool standby_watch(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
+static bool standby_watch(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void briefness_count(struct mw_lane *lane, uint64_t run_ns) MW_REQUIRES(lane->lock);
 static void loop_on_pool(struct mw_pool_item *item);
 static int loop_yield(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
@@ -107,13 +109,14 @@ void slots_init(struct mw_lane *lane)
 
 /* ---- loops ---- */
 
-/* See that a loop comes for a job just queued, if one is wanted and allowed. */
+/* See that a loop comes for a job just queued, if one is wanted and allowed. A thread is started
+ * under the lock: nobody may queue a job on the strength of a loop that then fails to start. */
 int loop_bring(struct mw_lane *lane, uint64_t now)
 {
     struct slot *slot;
     int error;
 
-    if (!loop_wanted(lane))
+    if (!loop_wanted(lane, 0))
         return 0;
     if (lane->parked > 0) {
         thread_call(lane, now);
@@ -126,40 +129,54 @@ int loop_bring(struct mw_lane *lane, uint64_t now)
     return error;
 }
 
-/* A loop looks at the queue for the first time: bring the next one if there is more than it can
- * take itself. That one is launched without the lock, which is safe because this loop is active
- * meanwhile, and kind because this thread may be a slow one (SCHED_IDLE). */
+/* A loop looks at the queue for the first time: bring others if there is more than it can take
+ * itself. They are launched without the lock, which is safe because this loop is active meanwhile,
+ * and kind because this thread may be a slow one (SCHED_IDLE). */
 static void loop_arrive(struct mw_lane *lane)
 {
-    inbox_settle(lane); /* it was woken: who posts from now on must look for himself */
+    unsigned own = 1; /* the job that it takes itself */
+
+    lane->coming--;
+    inbox_settle(lane); /* it was awaited: who posts from now on must look for himself */
     lane_take_in(lane);
-    if (loop_wanted(lane) && lane->parked == 0) { /* it still counts as coming, for its own job */
-        struct slot *next = loop_reserve(lane, mw_clock_ns());
+    while (!loop_is_spare(lane) && loop_wanted(lane, own)) {
+        uint64_t now = mw_clock_ns();
+        struct slot *next;
         int error;
 
+        if (lane->parked > 0) {
+            thread_call(lane, now);
+            continue;
+        }
+        next = loop_reserve(lane, now);
         inbox_settle(lane);
         lane_unlock(lane);
         error = loop_launch(next);
         mw_spin_mutex_lock(&lane->lock);
-        if (error != 0)
+        lane_take_in(lane);
+        if (error != 0) {
             loop_roll_back(lane, next);
-        inbox_settle(lane);
+            break;
+        }
     }
-    if (loop_wanted(lane) && lane->parked > 0)
-        thread_call(lane, mw_clock_ns());
-    lane->coming--;
     inbox_settle(lane);
 }
 
-static bool loop_wanted(const struct mw_lane *lane)
+/* Whether another loop should come; `own` jobs are taken care of. On threads of its own a lane
+ * grows in a chain: whoever arrives brings the next, so submitters never wait for more than one,
+ * and most never for any. Where leaves may block or are long, several links are forged at a time.
+ */
+static bool loop_wanted(const struct mw_lane *lane, unsigned own)
 {
-    if (lane->queue.queued <= lane->coming || lane->active == lane->options.cap)
+    if (lane->queue.queued <= lane->coming + own || lane->active == lane->options.cap)
         return false;
+    if (lane->options.runner == MW_LANE_POOL)
+        return true;
     if (lane->active > 0 && lane->standby != NULL)
         return false;
-    if (lane->coming > 0 && lane->active > lane->coming && leaves_are_brief(lane))
-        return false; /* the one that comes will stand by */
-    return lane->parked == 0 || !lane->waking;
+    if (own == 0 || lane->briefness > 0)
+        return lane->coming == 0;
+    return lane->parked == 0 || lane->calls < LANE_CALLS_MAX;
 }
 
 static struct slot *loop_reserve(struct mw_lane *lane, uint64_t now)
@@ -273,20 +290,23 @@ static void loop_stand_down(struct mw_lane *lane, struct slot *slot)
     lane->active--;
     if (lane->standby == NULL) {
         lane->standby = slot;
-        slot->taken_seen = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+        lane->standby_ns = STANDBY_NS_MIN;
+        lane->standby_taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
     }
     inbox_settle(lane);
 }
 
 /* The thread that stands by has woken up by itself. Returns whether it must take over. */
-static bool standby_watch(struct mw_lane *lane, struct slot *slot)
+static bool standby_watch(struct mw_lane *lane)
 {
     uint64_t taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
     bool is_stuck;
 
     lane_take_in(lane);
-    is_stuck = lane->queue.queued > 0 && taken == slot->taken_seen;
-    slot->taken_seen = taken;
+    is_stuck = lane->queue.queued > 0 && taken == lane->standby_taken;
+    lane->standby_taken = taken;
+    if (lane->standby_ns < STANDBY_NS_MAX)
+        lane->standby_ns *= 2;
     if (is_stuck)
         lane->briefness = 0; /* the others are wanted, too */
     if (is_stuck || lane->active == 0)
@@ -310,7 +330,7 @@ static void briefness_count(struct mw_lane *lane, uint64_t run_ns)
         return;
     lane->standby = NULL;
     lane_take_in(lane);
-    if (loop_wanted(lane) && lane->parked > 0)
+    if (loop_wanted(lane, 1) && lane->parked > 0)
         thread_call(lane, mw_clock_ns());
     inbox_settle(lane);
 }
@@ -372,17 +392,17 @@ static void thread_main(void *arg)
 /* Wake a parked thread, as soon as the lock is free. */
 static void thread_call(struct mw_lane *lane, uint64_t now)
 {
-    assert(!lane->waking && lane->to_wake == NULL);
-    lane->waking = true;
-    lane->waking_called_ns = now;
+    assert(lane->calls < LANE_CALLS_MAX);
+    lane->calls++;
+    lane->called_ns = now;
     lane->parked--;
     lane->active++;
     lane->coming++;
-    lane->to_wake = lane->options.cap > 1 ? mw_event_count_choose_one(&lane->sleepers)
-                                          : thread_mark_alone(lane);
+    lane_wake_later(lane, lane->options.cap > 1 ? mw_event_count_choose_one(&lane->sleepers)
+                                                : thread_mark_alone(lane));
 }
 
-/* Linger for more work. Returns false when the thread should end. */
+/* Linger for more work, or stand by. Returns false when the thread should end. */
 static bool thread_park(struct mw_lane *lane, struct slot *slot)
 {
     uint64_t deadline = mw_clock_ns() + lane->options.linger_ms * MW_NS_PER_MS;
@@ -391,28 +411,30 @@ static bool thread_park(struct mw_lane *lane, struct slot *slot)
 
     lane->parked++;
     inbox_settle(lane);
-    while (!lane->waking && !lane->closing && in_time && !takes_over) {
+    while (lane->calls == 0 && !lane->closing && in_time && !takes_over) {
         if (lane->options.cap == 1)
             in_time = thread_sleep_alone(lane, slot, deadline);
         else if (lane->standby != slot)
             in_time = thread_sleep(lane, slot, deadline);
-        else if (!thread_sleep(lane, slot, mw_clock_ns() + STANDBY_NS) && lane->standby == slot)
-            takes_over = standby_watch(lane, slot);
+        else if (!thread_sleep(lane, slot, mw_clock_ns() + lane->standby_ns) &&
+                 lane->standby == slot)
+            takes_over = standby_watch(lane);
     }
     if (lane->standby == slot)
         lane->standby = NULL;
-    if (lane->waking) { /* whomever it was meant for */
-        lane->waking = false;
-        slot->called_ns = lane->waking_called_ns;
+    if (lane->calls > 0) { /* whomever it was meant for */
+        lane->calls--;
+        slot->called_ns = lane->called_ns;
         return true;
     }
     lane->parked--;
-    if (takes_over) {
+    if (takes_over || (lane->closing && lane->queue.queued > lane->coming)) {
         lane->active++;
         lane->coming++;
         slot->called_ns = mw_clock_ns();
+        return true;
     }
-    return takes_over;
+    return false;
 }
 
 /* Sleep until called; false: the time was up. The announcement comes before the lock is freed, and
@@ -462,7 +484,7 @@ void threads_dismiss(struct mw_lane *lane)
     if (lane->options.cap > 1)
         mw_event_count_notify_all(&lane->sleepers);
     else
-        lane->to_wake = thread_mark_alone(lane);
+        lane_wake_later(lane, thread_mark_alone(lane));
 }
 
 /* Give the slot back and take the place of the last thread that left. Returns true, and that

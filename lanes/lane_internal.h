@@ -105,6 +105,7 @@ struct mw_lane {
     unsigned threads;
     unsigned parked;
     unsigned calls; /* of parked threads that were called, and none has come for it */
+    bool launching; /* a loop that has arrived is starting another, without the lock */
     bool spinning;  /* a loop found nothing and is about to look again */
     bool closing;
     bool has_ended;

@@ -88,6 +88,7 @@ static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
                     struct round *round) MW_REQUIRES(lane->lock);
 static int job_call(struct slot *slot, struct mw_job *job, struct round *round);
 static void job_count(struct slot *slot, const struct mw_job *job, const struct round *round);
+static uint64_t later(uint64_t a, uint64_t b);
 
 struct mw_lane *lane_own(void)
 {
@@ -131,7 +132,8 @@ int loop_bring(struct mw_lane *lane, uint64_t now)
 
 /* A loop looks at the queue for the first time: bring others if there is more than it can take
  * itself. They are launched without the lock, which is safe because this loop is active meanwhile,
- * and kind because this thread may be a slow one (SCHED_IDLE). */
+ * and kind because this thread may be a slow one (SCHED_IDLE). One at a time launches: the kernel
+ * would make them wait for each other. */
 static void loop_arrive(struct mw_lane *lane)
 {
     unsigned own = 1; /* the job that it takes itself */
@@ -148,11 +150,15 @@ static void loop_arrive(struct mw_lane *lane)
             thread_call(lane, now);
             continue;
         }
+        if (lane->launching)
+            break;
+        lane->launching = true;
         next = loop_reserve(lane, now);
         inbox_settle(lane);
         lane_unlock(lane);
         error = loop_launch(next);
         mw_spin_mutex_lock(&lane->lock);
+        lane->launching = false;
         lane_take_in(lane);
         if (error != 0) {
             loop_roll_back(lane, next);
@@ -610,7 +616,7 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
     uint64_t before;
     int status;
 
-    job->started_ns = mw_clock_near_ns();
+    job->started_ns = later(mw_clock_near_ns(), job->queued_ns);
     job->ran_on = round->kind;
     job->leaf = atomic_load_explicit(&job->state, memory_order_relaxed) >> JOB_STATE_BITS;
     if (job->ran_on == MW_THREAD_POOL)
@@ -621,9 +627,7 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
     status = job->fn(job);
     mw_flow_enter(before);
 
-    job->ended_ns = mw_clock_near_ns();
-    if (job->ended_ns < job->started_ns)
-        job->ended_ns = job->started_ns;
+    job->ended_ns = later(mw_clock_near_ns(), job->started_ns);
     round->now = job->ended_ns;
     job_count(slot, job, round);
     round->is_first = false;
@@ -635,7 +639,7 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
 static void job_count(struct slot *slot, const struct mw_job *job, const struct round *round)
 {
     struct slot_stats *stats = &slot->stats;
-    uint64_t wait_ns = job->started_ns > job->queued_ns ? job->started_ns - job->queued_ns : 0;
+    uint64_t wait_ns = job->started_ns - job->queued_ns;
 
     counter_add(&stats->completed, 1);
     counter_add(&stats->ran_on[job->ran_on], 1);
@@ -652,4 +656,10 @@ static void job_count(struct slot *slot, const struct mw_job *job, const struct 
         mw_histogram_record_alone(&stats->slot_waits, slot_ns);
         mw_histogram_record_alone(&stats->worker_waits, wait_ns - slot_ns);
     }
+}
+
+/* The near clock of one thread may be behind that of another; the times of a job are in order. */
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }

@@ -28,6 +28,8 @@
 #define PARALLEL_PER_CPU 4u
 #define NOTHING_REPORTED 0
 
+_Static_assert(MW_USAGE_PROCESSES_MAX == MW_MONITOR_PROCESSES_MAX, "one is the other's bound");
+
 enum probe_place { PROBE_HOME = 0, PROBE_SENT, PROBE_LEFT /* its monitor has ended */ };
 
 struct probe {
@@ -271,13 +273,13 @@ static void look_take(struct mw_monitor *monitor, struct look *look)
     mw_pool_snapshot(monitor->options.pool, &look->pool);
     *sample = (struct mw_monitor_sample){
         .now_ns = mw_clock_ns(),
-        .cpu_ns = mw_usage_read_ns(&monitor->usage),
         .threads = look->pool.threads,
         .busy = look->pool.busy,
         .declared = look->pool.blocked,
         .min_threads = look->pool.min_threads,
         .max_threads = look->pool.max_threads,
     };
+    sample->cpu_ns = mw_usage_read_ns(&monitor->usage, &sample->children_ns);
     sample->age_ns = probe_age(monitor, &look->pool, sample->now_ns);
     cpus_read(monitor, sample);
     if (mw_monitor_rules_wants_awake(&monitor->rules, sample))

@@ -15,7 +15,8 @@ static bool is_discarded(const struct mw_monitor_state *state,
 static double cpu_used(const struct mw_monitor_state *state,
                        const struct mw_monitor_sample *sample);
 static unsigned blocked_count(const struct mw_monitor_sample *sample);
-static bool blocked_explain(const struct mw_monitor_sample *sample, unsigned blocked);
+static bool blocked_explain(const struct mw_monitor_state *state,
+                            const struct mw_monitor_sample *sample, unsigned blocked);
 static unsigned first_step(const struct mw_monitor_state *state,
                            const struct mw_monitor_sample *sample);
 static unsigned raise_target(struct mw_monitor_state *state,
@@ -53,7 +54,7 @@ void mw_monitor_rules_step(struct mw_monitor_state *state, const struct mw_monit
     } else if (sample->awake_known && decision->blocked == 0) {
         decision->verdict = MW_MONITOR_BUSY;
     } else {
-        explained = blocked_explain(sample, decision->blocked);
+        explained = blocked_explain(state, sample, decision->blocked);
         decision->verdict = decision->cpu_used < USED_MAX || (explained && state->explained)
                                 ? MW_MONITOR_STARVED
                                 : MW_MONITOR_BUSY;
@@ -64,6 +65,7 @@ void mw_monitor_rules_step(struct mw_monitor_state *state, const struct mw_monit
     state->begun = true;
     state->now_ns = sample->now_ns;
     state->cpu_ns = sample->cpu_ns;
+    state->children_ns = sample->children_ns;
     state->throttled = sample->throttled;
 }
 
@@ -104,11 +106,15 @@ static unsigned blocked_count(const struct mw_monitor_sample *sample)
     return sample->declared > asleep ? sample->declared : asleep;
 }
 
-static bool blocked_explain(const struct mw_monitor_sample *sample, unsigned blocked)
+/* A child that computes is the work of a worker that waits for it. */
+static bool blocked_explain(const struct mw_monitor_state *state,
+                            const struct mw_monitor_sample *sample, unsigned blocked)
 {
+    double passed_ns = (double)(sample->now_ns - state->now_ns);
+    double children = (double)(sample->children_ns - state->children_ns) / passed_ns;
     unsigned awake = sample->busy > blocked ? sample->busy - blocked : 0;
 
-    return blocked > 0 && awake <= USED_MAX * sample->cpus;
+    return blocked > 0 && awake + children <= USED_MAX * sample->cpus;
 }
 
 /* What a starved pool's minimum should be; 0: what it is. */

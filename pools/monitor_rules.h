@@ -12,10 +12,11 @@
  *  3. *Busy*: no worker is blocked. Idle CPUs prove nothing then: perhaps another process has them.
  *  4. *Starved*: less than half of the effective CPUs (a fraction) was used since the sample
  * before.
- *  5. *Starved*, whatever the CPUs do: the workers that are awake could use at most half of them,
- *     in two samples in a row. On two CPUs that is one spinner and one blocked worker, which rule 4
- *     measures as half or a little more; and a pool whose workers all block while a lane computes.
- *     The CPU use, of others also, does not explain the wait; the blocked workers do.
+ *  5. *Starved*, whatever the CPUs do: a worker is blocked, and those that are awake, with the
+ *     children that work for them, could use at most half of the CPUs, in two samples in a row. On
+ *     two CPUs that is one spinner and one blocked worker, which rule 4 measures as half or a
+ *     little more; and a pool whose workers all block while a lane computes. What the CPUs do then
+ *     does not explain the wait; the blocked workers do.
  *  6. *Busy* otherwise.
  *
  * If starved, the minimum rises to parallel_limit + CPUs in one step, or, when it has risen before
@@ -30,10 +31,11 @@
 
 struct mw_monitor_sample {
     uint64_t now_ns;
-    uint64_t age_ns;    /* how long the probe item has waited, or did */
-    uint64_t cpu_ns;    /* used so far by the process and those it names */
-    uint64_t throttled; /* how often its cgroups were throttled so far */
-    double cpus;        /* effective; a fraction */
+    uint64_t age_ns;      /* how long the probe item has waited, or did */
+    uint64_t cpu_ns;      /* used so far by the process and the children it names */
+    uint64_t children_ns; /* of that, by the children */
+    uint64_t throttled;   /* how often its cgroups were throttled so far */
+    double cpus;          /* effective; a fraction */
     /* of the pool */
     unsigned threads;
     unsigned busy;
@@ -51,6 +53,7 @@ struct mw_monitor_state {
     bool begun;
     uint64_t now_ns;
     uint64_t cpu_ns;
+    uint64_t children_ns;
     uint64_t throttled;
     bool explained; /* its blocked workers explained the wait, rule 5 */
     /* the minimum */

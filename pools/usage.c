@@ -70,7 +70,7 @@ void mw_usage_forget(struct mw_usage *usage, pid_t pid)
     account(usage, &process, false, 0);
 }
 
-uint64_t mw_usage_read_ns(struct mw_usage *usage)
+uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *children_ns)
 {
     struct mw_usage_process process;
     uint64_t sum_ns;
@@ -87,6 +87,8 @@ uint64_t mw_usage_read_ns(struct mw_usage *usage)
     mw_mutex_lock(&usage->lock);
     sum_ns = usage->children_ns;
     mw_mutex_unlock(&usage->lock);
+    if (children_ns != NULL)
+        *children_ns = sum_ns;
     return sum_ns + clock_used_ns(CLOCK_PROCESS_CPUTIME_ID, &known);
 }
 

@@ -44,8 +44,9 @@ int mw_usage_watch(struct mw_usage *usage, pid_t pid);
 /* Look at it a last time, and no more. One that is not watched is no error. */
 void mw_usage_forget(struct mw_usage *usage, pid_t pid);
 
-/* The sum. What has ended is forgotten on the way. */
-uint64_t mw_usage_read_ns(struct mw_usage *usage);
+/* The sum, and what of it the children used (which may be NULL). What has ended is forgotten on the
+ * way. */
+uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *children_ns);
 
 /* How many processes are watched. */
 unsigned mw_usage_count(struct mw_usage *usage);

@@ -10,7 +10,7 @@ mw_test(pools usage LINK millwright)
 foreach(name awake monitor_rules usage)
   target_include_directories(pools_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/pools)
 endforeach()
-foreach(name pool probe thread)
+foreach(name monitor pool probe thread)
   mw_test(pools ${name} LINK millwright SOURCES pools/support.c pools/thread_starts.c)
   # the library's calls of pthread_create must find the one in the test
   set_target_properties(pools_${name}_test PROPERTIES ENABLE_EXPORTS ON)

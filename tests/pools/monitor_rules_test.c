@@ -131,6 +131,11 @@ static const struct row rows[] = {
      .twice = true,
      .verdict = MW_MONITOR_STARVED,
      .target = LIMIT + 2},
+    {.shows = "... but nobody who says so, where the states are not known",
+     .awake_unknown = true,
+     .change = {.cpus = 4, .cpu_ns = 200 * MS},
+     .twice = true,
+     .verdict = MW_MONITOR_BUSY},
     {.shows = "... all workers blocked while a lane computes on both CPUs",
      .change = {.cpu_ns = 100 * MS},
      .twice = true,
@@ -302,6 +307,21 @@ static void rules_double_once_the_pool_has_caught_up(void **unused)
     assert_int_equal(next(&state, &sample).verdict, MW_MONITOR_STARVED);
     assert_int_equal(next(&state, &sample).min_target, 0);
     assert_int_equal(state.min_user, 2);
+}
+
+/* Breaks when a first step that the pool refused counts as made. */
+static void rules_try_a_refused_step_again(void **unused)
+{
+    struct mw_monitor_sample sample = starved;
+    struct mw_monitor_state state;
+
+    (void)unused;
+    begin(&state, LIMIT, 2);
+    assert_int_equal(next(&state, &sample).min_target, LIMIT + 2);
+    assert_int_equal(next(&state, &sample).min_target, LIMIT + 2);
+    mw_monitor_rules_raised(&state, 2, LIMIT + 2); /* the control */
+    sample.min_threads = LIMIT + 2;
+    assert_int_equal(next(&state, &sample).min_target, 0);
 }
 
 /* Breaks when a minimum that the user has set as high as the first step counts as a raise that the
@@ -479,6 +499,7 @@ int main(void)
         cmocka_unit_test(rules_want_blocked_workers_twice_in_a_row),
         cmocka_unit_test(rules_keep_to_64_threads_for_each_cpu),
         cmocka_unit_test(rules_double_once_the_pool_has_caught_up),
+        cmocka_unit_test(rules_try_a_refused_step_again),
         cmocka_unit_test(rules_let_a_high_minimum_be_reached_first),
         cmocka_unit_test(rules_begin_anew_when_somebody_sets_the_minimum),
         cmocka_unit_test(rules_want_the_workers_states_only_if_it_matters),

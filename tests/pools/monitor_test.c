@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,6 +45,7 @@ struct scene {
     struct journal journal;
     struct counter inside; /* items that have begun */
     struct counter gate;   /* what they wait for */
+    _Atomic bool open;     /* the same, for those who must not sleep on a lock; relaxed: a hint */
     struct item {
         struct mw_pool_item item; /* first, so that fn can cast */
         struct scene *scene;
@@ -110,6 +112,7 @@ static void scene_unmonitor(struct scene *scene)
 static void scene_close(struct scene *scene)
 {
     counter_add(&scene->gate, 1);
+    atomic_store_explicit(&scene->open, true, memory_order_relaxed);
     scene_unmonitor(scene);
     mw_pool_free(scene->pool);
     mw_mutex_fini(&scene->journal.lock);
@@ -158,9 +161,8 @@ static void compute(struct mw_pool_item *item)
     struct scene *scene = ((struct item *)item)->scene;
 
     counter_add(&scene->inside, 1);
-    while (counter_value(&scene->gate) == 0)
-        for (uint64_t end = mw_clock_ns() + MW_NS_PER_MS; mw_clock_ns() < end;)
-            ;
+    while (!atomic_load_explicit(&scene->open, memory_order_relaxed))
+        ;
 }
 
 static void nothing(struct mw_pool_item *item)

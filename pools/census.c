@@ -83,6 +83,22 @@ int mw_census_take(struct mw_census *census)
     return error;
 }
 
+unsigned mw_census_list(enum mw_thread_kind kind, pid_t *tids, unsigned room)
+{
+    unsigned count = 0;
+
+    mw_mutex_lock(&lock);
+    for (const struct record *record = records; record != NULL; record = record->next) {
+        if (record->kind != kind)
+            continue;
+        if (count < room)
+            tids[count] = record->tid;
+        count++;
+    }
+    mw_mutex_unlock(&lock);
+    return count;
+}
+
 void mw_census_starting(void)
 {
     (void)pthread_once(&once, set_up);

@@ -46,6 +46,10 @@ struct mw_census {
  * Runs on: any thread. */
 int mw_census_take(struct mw_census *census);
 
+/* The kernel's ids of the recorded threads of `kind`, the first `room` of them. Returns how many
+ * there are in all. Runs on: any thread. Does not block, but for a lock held for moments. */
+unsigned mw_census_list(enum mw_thread_kind kind, pid_t *tids, unsigned room);
+
 /* For thread.c, which starts and adopts threads: one of ours is about to be created; that failed;
  * it has begun, or was adopted (once more: under another kind); it is about to end. */
 void mw_census_starting(void);

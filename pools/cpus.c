@@ -33,36 +33,57 @@ static bool mount_parse(char *line, struct mount *mount);
 static char *unescape(char *text);
 static char *own_path(const char *root, bool unified);
 static const char *visible_part(const char *path, const char *mount_root);
-static unsigned mount_limit(const char *root, const struct mount *mount);
-static unsigned level_limit(const char *directory, bool unified);
+static void mount_read(const char *root, const struct mount *mount, struct mw_cpus *cpus);
+static void level_read(const char *directory, bool unified, struct mw_cpus *cpus);
+static uint64_t level_throttled(const char *directory);
 static bool read_numbers(const char *directory, const char *file, long long *first,
                          long long *second);
 static bool list_has(const char *list, const char *word);
-static unsigned least(unsigned a, unsigned b);
+static unsigned round_up(double cpus);
 
 unsigned mw_cpus_effective(void)
 {
-    return mw_cpus_effective_at("", affinity_count());
+    return round_up(mw_cpus_fraction());
+}
+
+double mw_cpus_fraction(void)
+{
+    struct mw_cpus cpus;
+
+    mw_cpus_read(&cpus);
+    return cpus.fraction;
+}
+
+void mw_cpus_read(struct mw_cpus *cpus)
+{
+    mw_cpus_read_at("", affinity_count(), cpus);
 }
 
 unsigned mw_cpus_effective_at(const char *root, unsigned affinity)
 {
-    unsigned limit = affinity;
+    struct mw_cpus cpus;
+
+    mw_cpus_read_at(root, affinity, &cpus);
+    return round_up(cpus.fraction);
+}
+
+void mw_cpus_read_at(const char *root, unsigned affinity, struct mw_cpus *cpus)
+{
     char path[PATH_MAX];
     char *line = NULL;
     size_t line_bytes = 0;
     struct mount mount;
     FILE *file;
 
+    *cpus = (struct mw_cpus){.fraction = affinity > 0 ? affinity : 1};
     snprintf(path, sizeof path, "%s/proc/self/mountinfo", root);
     file = fopen(path, "re");
     while (file != NULL && getline(&line, &line_bytes, file) > 0)
         if (mount_parse(line, &mount))
-            limit = least(limit, mount_limit(root, &mount));
+            mount_read(root, &mount, cpus);
     free(line);
     if (file != NULL)
         fclose(file);
-    return limit > 0 ? limit : 1;
 }
 
 static unsigned affinity_count(void)
@@ -138,34 +159,32 @@ static char *unescape(char *text)
     return text;
 }
 
-/* The least limit of the levels from the process's own cgroup up to the mount point. */
-static unsigned mount_limit(const char *root, const struct mount *mount)
+/* Each level from the process's own cgroup up to the mount point. */
+static void mount_read(const char *root, const struct mount *mount, struct mw_cpus *cpus)
 {
     bool unified = strcmp(mount->type, "cgroup2") == 0;
     char *path = own_path(root, unified);
-    unsigned limit = UINT_MAX;
     char directory[PATH_MAX];
     size_t top; /* bytes of the mount point itself */
     int bytes;
 
     if (path == NULL)
-        return limit;
+        return;
     top = strlen(root) + strlen(mount->point);
     bytes = snprintf(directory, sizeof directory, "%s%s%s", root, mount->point,
                      visible_part(path, mount->root));
     free(path);
     if (bytes < 0 || (size_t)bytes >= sizeof directory)
-        return limit;
+        return;
     for (int level = 0; level < CGROUP_DEPTH_MAX; level++) {
         char *slash;
 
-        limit = least(limit, level_limit(directory, unified));
+        level_read(directory, unified, cpus);
         slash = strrchr(directory, '/');
         if (slash == NULL || slash < directory + top)
             break;
         *slash = '\0';
     }
-    return limit;
 }
 
 /* The process's path in the unified hierarchy, or in the one that has the `cpu` controller. To be
@@ -213,22 +232,41 @@ static const char *visible_part(const char *path, const char *mount_root)
     return path;
 }
 
-static unsigned level_limit(const char *directory, bool unified)
+/* The least quota and the sum of the throttlings count: each level counts only its own. */
+static void level_read(const char *directory, bool unified, struct mw_cpus *cpus)
 {
     long long quota;
     long long period;
     bool known;
 
+    cpus->throttled += level_throttled(directory);
     if (unified) {
         known = read_numbers(directory, "cpu.max", &quota, &period);
     } else {
         known = read_numbers(directory, "cpu.cfs_quota_us", &quota, NULL) &&
                 read_numbers(directory, "cpu.cfs_period_us", &period, NULL);
     }
-    if (!known || quota <= 0 || period <= 0)
-        return UINT_MAX;
-    quota = quota / period + (quota % period != 0);
-    return quota < UINT_MAX ? (unsigned)quota : UINT_MAX;
+    if (known && quota > 0 && period > 0 && (double)quota / (double)period < cpus->fraction)
+        cpus->fraction = (double)quota / (double)period;
+}
+
+/* The line "nr_throttled N" of cpu.stat, the same in v1 and v2; 0 without one. */
+static uint64_t level_throttled(const char *directory)
+{
+    char text[PATH_MAX];
+    unsigned long long times = 0;
+    int bytes = snprintf(text, sizeof text, "%s/cpu.stat", directory);
+    FILE *file;
+
+    if (bytes < 0 || (size_t)bytes >= sizeof text)
+        return 0;
+    file = fopen(text, "re");
+    if (file == NULL)
+        return 0;
+    while (fgets(text, sizeof text, file) != NULL && sscanf(text, "nr_throttled %llu", &times) != 1)
+        ;
+    fclose(file);
+    return times;
 }
 
 /* Returns false when the file or one of the numbers is missing ("max" is no number). */
@@ -266,7 +304,9 @@ static bool list_has(const char *list, const char *word)
     return false;
 }
 
-static unsigned least(unsigned a, unsigned b)
+static unsigned round_up(double cpus)
 {
-    return a < b ? a : b;
+    unsigned whole = (unsigned)cpus;
+
+    return whole + (whole < cpus);
 }

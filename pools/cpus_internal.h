@@ -5,9 +5,14 @@
 #ifndef MILLWRIGHT_CPUS_INTERNAL_H
 #define MILLWRIGHT_CPUS_INTERNAL_H
 
-/* min(affinity, quota rounded up), at least 1, for the system whose files lie under `root`:
+#include "cpus.h"
+
+/* What mw_cpus_read reads, for the system whose files lie under `root`:
  * root/proc/self/{cgroup,mountinfo}, and each mount point that they name, under root too. "" is
- * this system. What cannot be read sets no limit. */
+ * this system. An affinity of 0 counts as 1. What cannot be read sets no limit. */
+void mw_cpus_read_at(const char *root, unsigned affinity, struct mw_cpus *cpus);
+
+/* The same as a count: rounded up, at least 1. */
 unsigned mw_cpus_effective_at(const char *root, unsigned affinity);
 
 #endif

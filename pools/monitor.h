@@ -2,21 +2,25 @@
  * idle, which means that its workers block (seed 000).
  *
  * A thread of its own samples every MW_MONITOR_INTERVAL_MS. One probe item at a time waits in the
- * pool's queue and is judged by its age. It is starved when the item has waited for
- * MW_MONITOR_AGE_MS or more, and either less than half of the effective CPUs was used meanwhile, or
- * as many workers are blocked as it takes to explain the wait (see monitor_rules.h).
+ * pool's queue and is judged by its age. The pool is starved when the item has waited for
+ * MW_MONITOR_AGE_MS or more although workers are blocked (they said so, or sleep in a call), and
+ * either less than half of the effective CPUs was used meanwhile, or those awake could not have
+ * used more. The rules stand in monitor_rules.h.
  * The first raise goes in one step to parallel_limit + CPUs; if it is starved still when the pool
  * has grown to that, the minimum doubles; never above the pool's maximum nor
  * MW_MONITOR_THREADS_PER_CPU per CPU, never below what the user has set. When the monitor ends, the
- * minimum of before the first raise is put back, unless somebody has changed it since.
+ * minimum of before the first raise is put back, unless somebody has changed it since: that is the
+ * user's minimum then.
  * A sample is thrown away when the monitor itself woke late, or its cgroup was throttled.
  *
  * Off by options.disabled or MILLWRIGHT_DISABLE_POOL_TUNING=1, true or yes, which wins over the
  * option (0, false or no: on). It is then a monitor that samples nothing, with no thread.
  *
- * Ownership:  the pool is the caller's and outlives the monitor.
+ * Ownership:  the pool is the caller's and outlives the monitor. A probe item that still waits when
+ *             the monitor ends releases itself; nobody waits for it.
  * Threads:    one of its own, named mw-monitor; `report` is called on it, and never ends the
- *             process: an error is reported, and the next sample is tried. */
+ *             process: an error is reported, and the next sample is tried.
+ * Fork:       in a forked child there is no monitor, and free leaves it as it is, on purpose. */
 #ifndef MILLWRIGHT_MONITOR_H
 #define MILLWRIGHT_MONITOR_H
 
@@ -79,11 +83,12 @@ int mw_monitor_new(struct mw_monitor **out, const struct mw_monitor_options *opt
 void mw_monitor_free(struct mw_monitor *monitor);
 
 /* Count the CPU time of a child process as the pool's own work, until mw_monitor_forget or its end.
- * Returns 0, -ESRCH, or -ENOSPC (MW_MONITOR_PROCESSES_MAX). Runs on: any thread. */
+ * Forget one before it is reaped, and none of its time is lost. Returns 0, -ESRCH, -EINVAL (this
+ * process: it counts anyway) or -ENOSPC (MW_MONITOR_PROCESSES_MAX). Runs on: any thread. */
 int mw_monitor_watch(struct mw_monitor *monitor, pid_t process);
 void mw_monitor_forget(struct mw_monitor *monitor, pid_t process);
 
-/* Runs on: any thread. Does not block. */
+/* Runs on: any thread. Does not block, but for a lock held for moments. */
 void mw_monitor_snapshot(struct mw_monitor *monitor, struct mw_monitor_stats *stats);
 
 #endif

@@ -20,6 +20,7 @@ enum mw_thread_kind {
     MW_THREAD_LOOP,     /* mw-loop: the caller of uv_run */
     MW_THREAD_POOL,     /* mw-pool: a worker of the shared pool */
     MW_THREAD_LANE,     /* mw-cpu-lane: a lane's dedicated thread */
+    MW_THREAD_MONITOR,  /* mw-monitor: samples a pool */
     MW_THREAD_KINDS     /* how many there are */
 };
 
@@ -60,7 +61,7 @@ void mw_thread_adopt(enum mw_thread_kind kind);
 /* What the calling thread recorded at its entry. Runs on: any thread. Does not block. */
 enum mw_thread_kind mw_thread_kind_current(void);
 
-/* "host", "mw-loop", "mw-pool", "mw-cpu-lane". Static text, never NULL. */
+/* "host", "mw-loop", "mw-pool", "mw-cpu-lane", "mw-monitor" and so on. Static text, never NULL. */
 const char *mw_thread_kind_name(enum mw_thread_kind kind);
 
 /* How many threads of `kind`, started by mw_thread_start, are alive now.

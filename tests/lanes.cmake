@@ -9,6 +9,7 @@ mw_test(lanes lane_uv LINK millwright PkgConfig::UV SOURCES pools/support.c)
 set_target_properties(lanes_lane_uv_test PROPERTIES ENABLE_EXPORTS ON)
 # a part of the lane that is private to it
 mw_test(lanes job_queue LINK millwright SOURCES ${CMAKE_SOURCE_DIR}/lanes/job_queue.c)
+mw_test(lanes probe_targets LINK millwright PkgConfig::UV SOURCES pools/support.c)
 mw_test(negative lane_off_pool LINK millwright SOURCES pools/support.c)
 
 # Names, and the leak audit: without what stands in front of pthread_create, and with it.

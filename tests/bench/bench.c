@@ -99,6 +99,14 @@ int bench_print(const struct bench *bench, const struct bench_report *report)
 
 void bench_print_machine(const struct bench *bench)
 {
+    char text[BENCH_MACHINE_BYTES];
+
+    bench_describe_machine(bench, text);
+    printf("%s\n", text);
+}
+
+void bench_describe_machine(const struct bench *bench, char text[BENCH_MACHINE_BYTES])
+{
     char model[128] = "unknown CPU";
     char line[256];
     char date[32];
@@ -114,8 +122,8 @@ void bench_print_machine(const struct bench *bench)
         fclose(file);
     uname(&system);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
-    printf("%s, %ld CPUs, %s %s, %s, load before %.1f\n", model, sysconf(_SC_NPROCESSORS_ONLN),
-           system.sysname, system.release, date, bench->load);
+    snprintf(text, BENCH_MACHINE_BYTES, "%s, %ld CPUs, %s %s, %s, load before %.1f", model,
+             sysconf(_SC_NPROCESSORS_ONLN), system.sysname, system.release, date, bench->load);
 }
 
 double bench_quantile(double *values, size_t count, double quantile)

@@ -20,6 +20,8 @@
 #define BENCH_VALUES_MAX   4u
 #define BENCH_PEERS_MAX    3u
 
+#define BENCH_MACHINE_BYTES 512u
+
 /* An option of one benchmark, beside --runs, --json and --help. */
 struct bench_option {
     const char *name;     /* "--program" */
@@ -85,7 +87,8 @@ int bench_rounds(const struct bench *bench, struct bench_variant *variants, size
 /* Print the table, or the JSON. Returns 0, or -EIO when stdout does not take it. */
 int bench_print(const struct bench *bench, const struct bench_report *report);
 
-/* Print one line about the machine, its load and the day. */
+/* One line about the machine, its load and the day, without an end of line; and print it. */
+void bench_describe_machine(const struct bench *bench, char text[BENCH_MACHINE_BYTES]);
 void bench_print_machine(const struct bench *bench);
 
 /* Sorts `values`. Returns the value at `quantile` (0..1), between two neighbours their mean by

@@ -30,6 +30,8 @@ struct machine {
     const char *files[FILES_MAX][2];
     unsigned affinity;
     unsigned expected;
+    double fraction;    /* 0: as `expected` */
+    uint64_t throttled; /* how often, in all */
 };
 
 static const struct machine machines[] = {
@@ -50,6 +52,7 @@ static const struct machine machines[] = {
         .files = {{"/sys/fs/cgroup/app/cpu.max", "150000 100000\n"}},
         .affinity = 8,
         .expected = 2,
+        .fraction = 1.5,
     },
     {
         .shows = "v2: a quota below one CPU gives 1",
@@ -58,6 +61,7 @@ static const struct machine machines[] = {
         .files = {{"/sys/fs/cgroup/app/cpu.max", "1000 100000\n"}},
         .affinity = 8,
         .expected = 1,
+        .fraction = 0.01,
     },
     {
         .shows = "v2: max is no limit",
@@ -127,6 +131,7 @@ static const struct machine machines[] = {
                   {"/sys/fs/cgroup/cpu,cpuacct/app/cpu.cfs_period_us", "100000\n"}},
         .affinity = 8,
         .expected = 3,
+        .fraction = 2.5,
     },
     {
         .shows = "v1: -1 is no limit, an ancestor's quota binds",
@@ -169,6 +174,36 @@ static const struct machine machines[] = {
                   {"/sys/fs/cgroup/app/cpu.max", "300000 100000\n"}},
         .affinity = 8,
         .expected = 3,
+    },
+    {
+        .shows = "v2: throttled here and above, each level counts its own",
+        .cgroup = "0::/a/b\n",
+        .mountinfo = UNIFIED,
+        .files = {{"/sys/fs/cgroup/a/b/cpu.stat", "usage_usec 5\nnr_periods 9\nnr_throttled 3\n"},
+                  {"/sys/fs/cgroup/a/cpu.stat", "nr_throttled 40\nthrottled_usec 7\n"},
+                  {"/sys/fs/cgroup/cpu.stat", "usage_usec 5\nuser_usec 3\n"}},
+        .affinity = 2,
+        .expected = 2,
+        .throttled = 43,
+    },
+    {
+        .shows = "v1: throttled, and another controller's file is not asked",
+        .cgroup = "5:cpu,cpuacct:/app\n4:cpuset:/app\n",
+        .mountinfo = HYBRID_V1,
+        .files = {{"/sys/fs/cgroup/cpu,cpuacct/app/cpu.stat",
+                   "nr_periods 12\nnr_throttled 6\nthrottled_time 99\n"},
+                  {"/sys/fs/cgroup/cpuset/app/cpu.stat", "nr_throttled 100\n"}},
+        .affinity = 2,
+        .expected = 2,
+        .throttled = 6,
+    },
+    {
+        .shows = "a damaged cpu.stat counts no throttling",
+        .cgroup = "0::/app\n",
+        .mountinfo = UNIFIED,
+        .files = {{"/sys/fs/cgroup/app/cpu.stat", "nr_throttled\nnr_throttled_too 9\n\n"}},
+        .affinity = 2,
+        .expected = 2,
     },
     {
         .shows = "a mount point with a blank in its name",
@@ -233,18 +268,26 @@ static void cpus_of_a_made_up_machine(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
         const struct machine *machine = &machines[i];
+        double fraction = machine->fraction > 0 ? machine->fraction : machine->expected;
         char root[] = "/tmp/mw-cpus-XXXXXX";
-        unsigned cpus;
+        struct mw_cpus cpus;
+        unsigned count;
 
         assert_non_null(mkdtemp(root));
         file_write(root, "/proc/self/cgroup", machine->cgroup);
         file_write(root, "/proc/self/mountinfo", machine->mountinfo);
         for (size_t f = 0; f < FILES_MAX && machine->files[f][0] != NULL; f++)
             file_write(root, machine->files[f][0], machine->files[f][1]);
-        cpus = mw_cpus_effective_at(root, machine->affinity);
+        count = mw_cpus_effective_at(root, machine->affinity);
+        mw_cpus_read_at(root, machine->affinity, &cpus);
         assert_int_equal(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
-        if (cpus != machine->expected)
-            fail_msg("%s: expected %u, got %u", machine->shows, machine->expected, cpus);
+        if (count != machine->expected)
+            fail_msg("%s: expected %u, got %u", machine->shows, machine->expected, count);
+        if (cpus.fraction < fraction || cpus.fraction > fraction)
+            fail_msg("%s: expected %g CPUs, got %g", machine->shows, fraction, cpus.fraction);
+        if (cpus.throttled != machine->throttled)
+            fail_msg("%s: expected %u throttlings, got %u", machine->shows,
+                     (unsigned)machine->throttled, (unsigned)cpus.throttled);
     }
 }
 
@@ -258,6 +301,7 @@ static void cpus_follow_the_affinity(void **state)
     (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     assert_in_range(before, 1, (unsigned)CPU_COUNT(&all));
+    assert_true(mw_cpus_fraction() > before - 1 && mw_cpus_fraction() <= before);
     CPU_ZERO(&one);
     for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
         if (CPU_ISSET(cpu, &all))

@@ -69,7 +69,8 @@ static void thread_has_its_kinds_name(void **state)
 {
     static const char *const names[] = {[MW_THREAD_LOOP] = "mw-loop",
                                         [MW_THREAD_POOL] = "mw-pool",
-                                        [MW_THREAD_LANE] = "mw-cpu-lane"};
+                                        [MW_THREAD_LANE] = "mw-cpu-lane",
+                                        [MW_THREAD_MONITOR] = "mw-monitor"};
 
     (void)state;
     for (int kind = MW_THREAD_LOOP; kind < MW_THREAD_KINDS; kind++) {

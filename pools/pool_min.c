@@ -1,0 +1,83 @@
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool_min.h"
+
+#define HEX_DIGITS "0123456789abcdefABCDEF"
+#define DIGITS     "0123456789"
+
+static bool is_hexadecimal(const char *text);
+static bool read_decimal(const char *text, unsigned max, unsigned *value);
+
+int mw_pool_min_parse(const char *text, unsigned max, unsigned *min_threads, char *why,
+                      size_t why_bytes)
+{
+    unsigned value;
+
+    assert(max >= 1);
+    if (is_hexadecimal(text)) {
+        unsigned long meant = strtoul(text, NULL, 16);
+
+        if (meant >= 1 && meant <= max)
+            snprintf(
+                why, why_bytes,
+                "must be a decimal number, not \"%.32s\": for that hexadecimal number write %lu",
+                text, meant);
+        else
+            snprintf(why, why_bytes,
+                     "must be a decimal number from 1 to %u, not \"%.32s\", which is hexadecimal",
+                     max, text);
+        return -EINVAL;
+    }
+    if (!read_decimal(text, max, &value)) {
+        snprintf(why, why_bytes, "must be a decimal number from 1 to %u, not \"%.32s\"", max, text);
+        return -EINVAL;
+    }
+    *min_threads = value;
+    return 0;
+}
+
+int mw_pool_min_environment(unsigned max, unsigned *min_threads, char *why, size_t why_bytes)
+{
+    const char *text = getenv(MW_POOL_MIN_ENVIRONMENT);
+    int said;
+
+    if (text == NULL || *text == '\0')
+        return -ENOENT;
+    said = snprintf(why, why_bytes, "%s ", MW_POOL_MIN_ENVIRONMENT);
+    assert(said >= 0);
+    if ((size_t)said > why_bytes)
+        said = (int)why_bytes;
+    return mw_pool_min_parse(text, max, min_threads, why + said, why_bytes - (size_t)said);
+}
+
+/* With a prefix, or of hexadecimal digits with a letter among them. */
+static bool is_hexadecimal(const char *text)
+{
+    bool has_prefix = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    const char *digits = has_prefix ? text + 2 : text;
+    size_t bytes = strlen(digits);
+
+    return bytes > 0 && strspn(digits, HEX_DIGITS) == bytes &&
+           (has_prefix || strspn(digits, DIGITS) < bytes);
+}
+
+/* Digits and nothing else: no sign, no space; leading zeros are decimal too. */
+static bool read_decimal(const char *text, unsigned max, unsigned *value)
+{
+    unsigned sum = 0;
+
+    for (const char *each = text; *each != '\0'; each++) {
+        unsigned digit = (unsigned)*each - '0';
+
+        if (digit > 9 || digit > max || sum > (max - digit) / 10)
+            return false;
+        sum = sum * 10 + digit;
+    }
+    *value = sum;
+    return sum >= 1;
+}

@@ -1,0 +1,36 @@
+/* guard.h - what can be done for a host that compiles its own source in its own process: where a
+ * compile goes wrong, the compile fails and the host lives, as far as that goes. What it cannot do
+ * stands in docs/security.md; for a stranger's source there is isolate.h.
+ *
+ * Ownership:  a guard is a thread's, from enter to leave.
+ * Threads:    see each. */
+#ifndef MILLWRIGHT_GUARD_H
+#define MILLWRIGHT_GUARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MW_GUARD_STACK_BYTES_MIN (UINT64_C(64) << 20)
+
+struct mw_guard_stats {
+    bool crash_recovery;
+    uint64_t recovered;    /* compiles that ended in a crash and were recovered from */
+    uint64_t leaked_bytes; /* heap that those left behind, as far as it could be told */
+    bool restart_advised;  /* it is time to drain and start a new process */
+};
+
+/* Turn crash recovery on for the process: it replaces the handlers of SIGSEGV, SIGBUS, SIGABRT,
+ * SIGFPE, SIGILL and SIGTRAP. Opt-in. Returns 0 or -EBUSY (already on). Before any lane exists. */
+int mw_guard_recover_crashes(void);
+
+/* Prepare the calling thread for compiles: an alternate signal stack, and clang told how much stack
+ * there is, so that it starts no thread of its own. Returns 0, -ENOMEM, or -ENOSPC (the thread has
+ * less than MW_GUARD_STACK_BYTES_MIN of stack). Once per thread; mw_guard_leave before it ends.
+ * Does not block. */
+int mw_guard_enter(void);
+void mw_guard_leave(void);
+
+/* Runs on: any thread. Does not block. */
+void mw_guard_snapshot(struct mw_guard_stats *stats);
+
+#endif

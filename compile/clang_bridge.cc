@@ -20,6 +20,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -694,6 +695,14 @@ extern "C" void mw_bridge_init(void)
         llvm::remove_fatal_error_handler();
         llvm::install_fatal_error_handler(end_run);
     });
+}
+
+extern "C" void mw_bridge_on_out_of_memory(void (*fn)(void))
+{
+    static void (*give_up)(void);
+    give_up = fn;
+    std::set_new_handler(fn);
+    llvm::install_bad_alloc_error_handler([](void *, const char *, bool) { give_up(); });
 }
 
 extern "C" const char *mw_bridge_full_version(void)

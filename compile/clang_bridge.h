@@ -50,6 +50,10 @@ const char *mw_bridge_full_version(void);
 const char *mw_bridge_version(void);
 const char *mw_bridge_target(void);
 
+/* Call `fn`, which does not return, when memory cannot be had: for a process that compiles and does
+ * nothing else, since it stands for all threads. Without it LLVM aborts. */
+void mw_bridge_on_out_of_memory(void (*fn)(void));
+
 /* Returns 0 when the compiler ran, -ENOMEM, -E2BIG or -EIO. */
 int mw_bridge_run(const struct mw_bridge_job *job, struct mw_bridge_result *result);
 

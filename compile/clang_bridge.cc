@@ -13,8 +13,10 @@
 #include "clang_bridge.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csetjmp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,20 +27,28 @@
 #include <utility>
 #include <vector>
 
+#include <clang/Basic/DiagnosticFrontend.h>
+#include <clang/Basic/Stack.h>
 #include <clang/Basic/Version.h>
 #include <clang/CodeGen/CodeGenAction.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
 #include <clang/Frontend/DiagnosticRenderer.h>
 #include <clang/Frontend/FrontendActions.h>
+#include <clang/Frontend/MultiplexConsumer.h>
 #include <clang/Frontend/Utils.h>
 #include <clang/Lex/Lexer.h>
 #include <clang/Lex/Preprocessor.h>
 #include <clang/Lex/PreprocessorOptions.h>
+#include <clang/Sema/Sema.h>
+#include <clang/Sema/SemaConsumer.h>
+#include <clang/Sema/TemplateInstCallback.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/OptBisect.h>
+#include <llvm/Support/CrashRecoveryContext.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/Path.h>
 #include <llvm/Support/PrettyStackTrace.h>
@@ -154,11 +164,53 @@ class ReadableFiles : public vfs::ProxyFileSystem
     bool everything;
 };
 
+/* Ends a run that nobody wants any more. clang has no call for that: a fatal error, of which nobody
+ * hears, makes it skip template instantiations, no further file is entered, no further declaration
+ * taken, no optional pass run. */
+class Cancel : public llvm::OptPassGate
+{
+  public:
+    explicit Cancel(const mw_bridge_job &job) : job(job)
+    {
+    }
+
+    /* Ask, once it is no more than a flag to look at. */
+    bool asked()
+    {
+        if (!seen && job.cancelled && job.cancelled(job.cancelled_user))
+            seen = true;
+        return seen;
+    }
+
+    /* The same where clang parses. */
+    bool poll(DiagnosticsEngine &engine, clang::PreprocessorOptions &options)
+    {
+        if (!asked() || engine.hasFatalErrorOccurred() || engine.isDiagnosticInFlight())
+            return seen;
+        engine.Report(clang::diag::fatal_too_many_errors);
+        options.SingleFileParseMode = true;
+        return true;
+    }
+
+    bool isEnabled() const override
+    {
+        return true;
+    }
+
+    bool shouldRunPass(StringRef, StringRef) override
+    {
+        return !asked();
+    }
+
+    const mw_bridge_job &job;
+    bool seen = false;
+};
+
 /* The diagnostics of a run, as data. clang's own renderer finds macro expansions and includes. */
 class DiagnosticSink : public clang::DiagnosticConsumer
 {
   public:
-    explicit DiagnosticSink(const mw_bridge_job &job) : job(job)
+    DiagnosticSink(const mw_bridge_job &job, const Cancel &cancel) : job(job), cancel(cancel)
     {
     }
 
@@ -170,6 +222,8 @@ class DiagnosticSink : public clang::DiagnosticConsumer
     void HandleDiagnostic(DiagnosticsEngine::Level level, const clang::Diagnostic &info) override
     {
         DiagnosticConsumer::HandleDiagnostic(level, info);
+        if (cancel.seen)
+            return;
         llvm::SmallString<256> message;
         info.FormatDiagnostic(message);
         if (!renderer || !info.getLocation().isValid()) {
@@ -259,6 +313,7 @@ class DiagnosticSink : public clang::DiagnosticConsumer
                  llvm::ArrayRef<CharSourceRange> ranges, const clang::Diagnostic *info);
 
     const mw_bridge_job &job;
+    const Cancel &cancel;
     std::unique_ptr<Renderer> renderer;
 };
 
@@ -430,18 +485,26 @@ class BoundedStream : public llvm::raw_pwrite_stream
     uint64_t position = 0;
 };
 
-/* Notes what makes the bytes depend on more than the files. */
+/* Notes what makes the bytes depend on more than the files; and asks whether to go on. */
 class Watch : public clang::PPCallbacks
 {
   public:
-    explicit Watch(mw_bridge_result &result) : result(result)
+    Watch(mw_bridge_result &result, Cancel &cancel, clang::CompilerInstance &compiler)
+        : result(result), cancel(cancel), compiler(compiler)
     {
+    }
+
+    void FileChanged(SourceLocation, FileChangeReason, clang::SrcMgr::CharacteristicKind,
+                     clang::FileID) override
+    {
+        cancel.poll(compiler.getDiagnostics(), compiler.getPreprocessorOpts());
     }
 
     void MacroExpands(const clang::Token &name, const clang::MacroDefinition &macro,
                       clang::SourceRange, const clang::MacroArgs *) override
     {
         const clang::MacroInfo *info = macro.getMacroInfo();
+        cancel.poll(compiler.getDiagnostics(), compiler.getPreprocessorOpts());
         if (!info || !info->isBuiltinMacro())
             return;
         StringRef text = name.getIdentifierInfo()->getName();
@@ -451,21 +514,73 @@ class Watch : public clang::PPCallbacks
 
   private:
     mw_bridge_result &result;
+    Cancel &cancel;
+    clang::CompilerInstance &compiler;
+};
+
+/* Asks whether to go on at each declaration and each template. Comes before who takes them. */
+class CancelConsumer : public clang::SemaConsumer
+{
+  public:
+    CancelConsumer(Cancel &cancel, clang::CompilerInstance &compiler)
+        : cancel(cancel), compiler(compiler)
+    {
+    }
+
+    void InitializeSema(clang::Sema &sema) override
+    {
+        sema.TemplateInstCallbacks.push_back(std::make_unique<Templates>(*this));
+    }
+
+    bool HandleTopLevelDecl(clang::DeclGroupRef) override
+    {
+        return !poll();
+    }
+
+  private:
+    struct Templates : clang::TemplateInstantiationCallback {
+        explicit Templates(CancelConsumer &owner) : owner(owner)
+        {
+        }
+        void initialize(const clang::Sema &) override
+        {
+        }
+        void finalize(const clang::Sema &) override
+        {
+        }
+        void atTemplateBegin(const clang::Sema &,
+                             const clang::Sema::CodeSynthesisContext &) override
+        {
+            owner.poll();
+        }
+        void atTemplateEnd(const clang::Sema &, const clang::Sema::CodeSynthesisContext &) override
+        {
+        }
+        CancelConsumer &owner;
+    };
+
+    bool poll()
+    {
+        return cancel.poll(compiler.getDiagnostics(), compiler.getPreprocessorOpts());
+    }
+
+    Cancel &cancel;
+    clang::CompilerInstance &compiler;
 };
 
 template <class Action> class Watched : public Action
 {
   public:
     template <class... Args>
-    explicit Watched(mw_bridge_result &result, Args &&...args)
-        : Action(std::forward<Args>(args)...), result(result)
+    Watched(mw_bridge_result &result, Cancel &cancel, Args &&...args)
+        : Action(std::forward<Args>(args)...), result(result), cancel(cancel)
     {
     }
 
     bool BeginSourceFileAction(clang::CompilerInstance &compiler) override
     {
         clang::Preprocessor &preprocessor = compiler.getPreprocessor();
-        preprocessor.addPPCallbacks(std::make_unique<Watch>(result));
+        preprocessor.addPPCallbacks(std::make_unique<Watch>(result, cancel, compiler));
         /* In place of the handler that prints to the host's standard error. */
         preprocessor.AddPragmaHandler("clang", new clang::EmptyPragmaHandler("__debug"));
         /* An MS block is assembled while it is parsed, so it may be gone from the IR. */
@@ -477,8 +592,21 @@ template <class Action> class Watched : public Action
         return Action::BeginSourceFileAction(compiler);
     }
 
+    std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance &compiler,
+                                                          StringRef file) override
+    {
+        auto taker = Action::CreateASTConsumer(compiler, file);
+        if (!taker || !cancel.job.cancelled)
+            return taker;
+        std::vector<std::unique_ptr<clang::ASTConsumer>> both;
+        both.push_back(std::make_unique<CancelConsumer>(cancel, compiler));
+        both.push_back(std::move(taker));
+        return std::make_unique<clang::MultiplexConsumer>(std::move(both));
+    }
+
   private:
     mw_bridge_result &result;
+    Cancel &cancel;
 };
 
 /* As clang's own action for -E, which can write to a file only. */
@@ -504,12 +632,15 @@ struct Run {
     const mw_bridge_job &job;
     mw_bridge_result &result;
     BoundedStream::Kept kept;
+    Cancel cancel;
     DiagnosticSink sink;
     llvm::LLVMContext context;
 
     Run(const mw_bridge_job &job, mw_bridge_result &result)
-        : job(job), result(result), kept{job.artifact_bytes_max}, sink(job)
+        : job(job), result(result), kept{job.artifact_bytes_max}, cancel(job), sink(job, cancel)
     {
+        if (job.cancelled)
+            context.setOptPassGate(cancel);
     }
 
     ~Run()
@@ -595,16 +726,16 @@ bool Run::generate(clang::CompilerInstance &compiler)
     std::unique_ptr<clang::CodeGenAction> action;
     switch (job.emit) {
     case MW_EMIT_ASM:
-        action = std::make_unique<Watched<clang::EmitAssemblyAction>>(result, &context);
+        action = std::make_unique<Watched<clang::EmitAssemblyAction>>(result, cancel, &context);
         break;
     case MW_EMIT_LLVM_IR:
-        action = std::make_unique<Watched<clang::EmitLLVMAction>>(result, &context);
+        action = std::make_unique<Watched<clang::EmitLLVMAction>>(result, cancel, &context);
         break;
     case MW_EMIT_BITCODE:
-        action = std::make_unique<Watched<clang::EmitBCAction>>(result, &context);
+        action = std::make_unique<Watched<clang::EmitBCAction>>(result, cancel, &context);
         break;
     default:
-        action = std::make_unique<Watched<clang::EmitObjAction>>(result, &context);
+        action = std::make_unique<Watched<clang::EmitObjAction>>(result, cancel, &context);
         break;
     }
     compiler.setOutputStream(std::make_unique<BoundedStream>(kept));
@@ -618,12 +749,12 @@ bool Run::generate(clang::CompilerInstance &compiler)
 bool Run::execute(clang::CompilerInstance &compiler)
 {
     if (job.emit == MW_EMIT_NONE) {
-        Watched<clang::SyntaxOnlyAction> action(result);
+        Watched<clang::SyntaxOnlyAction> action(result, cancel);
         return compiler.ExecuteAction(action);
     }
     if (job.emit == MW_EMIT_PREPROCESSED) {
         BoundedStream out(kept);
-        Watched<PreprocessAction> action(result, out);
+        Watched<PreprocessAction> action(result, cancel, out);
         return compiler.ExecuteAction(action);
     }
     return generate(compiler);
@@ -646,6 +777,10 @@ int Run::run()
     } else if (!sink.getNumErrors()) {
         return -EIO;
     }
+    if (cancel.seen) {
+        result.ok = 0;
+        return -ECANCELED;
+    }
     if (sink.error || kept.error) {
         result.ok = 0;
         return sink.error ? sink.error : kept.error;
@@ -657,28 +792,82 @@ int Run::run()
     return 0;
 }
 
-/* A fatal error of LLVM would end the process: on a thread that compiles it ends the run instead,
- * and what the run had allocated is lost. */
+/* A fatal error of LLVM, or the lack of memory, would end the process: on a thread that compiles it
+ * ends the run instead, and what the run had allocated is lost. */
 struct Breakdown {
     jmp_buf out;
+    mw_bridge_end end;
     char reason[1024];
 };
 thread_local Breakdown *breakdown;
 
-void end_run(void *, const char *reason, bool)
+[[noreturn]] void break_down(mw_bridge_end end, const char *before, const char *reason)
 {
-    if (!breakdown) { /* not ours: LLVM ends the process when this returns */
-        llvm::errs() << "LLVM ERROR: " << reason << "\n";
-        return;
-    }
-    snprintf(breakdown->reason, sizeof(breakdown->reason), "error in backend: %s", reason);
+    breakdown->end = end;
+    snprintf(breakdown->reason, sizeof(breakdown->reason), "%s%s", before, reason);
     longjmp(breakdown->out, 1);
 }
+
+void end_run(void *, const char *reason, bool)
+{
+    if (breakdown)
+        break_down(MW_BRIDGE_FATAL, "error in backend: ", reason);
+    llvm::errs() << "LLVM ERROR: " << reason << "\n"; /* LLVM ends the process */
+}
+
+void end_run_for_memory(void *, const char *, bool)
+{
+    if (breakdown)
+        break_down(MW_BRIDGE_MEMORY, "no memory left for this source", "");
+    abort();
+}
+
+/* What an operator new calls when there is no memory, before it tries again. */
+std::atomic<std::new_handler> new_handler_before; /* set once, before threads exist: relaxed */
+
+void no_memory()
+{
+    if (breakdown)
+        break_down(MW_BRIDGE_MEMORY, "no memory left for this source", "");
+    std::new_handler before = new_handler_before.load(std::memory_order_relaxed);
+    if (before)
+        before();
+    else
+        std::set_new_handler(nullptr); /* so that it throws; the next run puts this back */
+}
+
+std::atomic<bool> recovering; /* set once, before threads exist: relaxed */
 
 int run_unguarded(const mw_bridge_job &job, mw_bridge_result &result)
 {
     Run run(job, result);
     return run.run();
+}
+
+void say(const mw_bridge_job &job, const char *reason)
+{
+    mw_diagnostic fatal = {};
+    fatal.severity = MW_SEVERITY_FATAL;
+    fatal.message = reason;
+    fatal.file = fatal.flag = fatal.category = fatal.line_text = "";
+    if (job.on_diagnostic)
+        job.on_diagnostic(job.user, &fatal);
+}
+
+int run_until_breakdown(const mw_bridge_job &job, mw_bridge_result &result)
+{
+    Breakdown here;
+    if (setjmp(here.out)) {
+        breakdown = nullptr;
+        result = {};
+        result.end = here.end;
+        say(job, here.reason);
+        return here.end == MW_BRIDGE_MEMORY ? -ENOMEM : -EIO;
+    }
+    breakdown = &here;
+    int rc = run_unguarded(job, result);
+    breakdown = nullptr;
+    return rc;
 }
 
 } // namespace
@@ -726,25 +915,50 @@ extern "C" const char *mw_bridge_target(void)
     return text.c_str();
 }
 
+extern "C" int mw_bridge_recover(void)
+{
+    static const int signals[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
+    if (recovering.exchange(true, std::memory_order_relaxed))
+        return -EBUSY;
+    llvm::remove_bad_alloc_error_handler();
+    llvm::install_bad_alloc_error_handler(end_run_for_memory);
+    new_handler_before.store(std::set_new_handler(no_memory), std::memory_order_relaxed);
+    llvm::CrashRecoveryContext::Enable();
+    for (int number : signals) { /* a stack that is full has no room for a handler */
+        struct sigaction action;
+        if (sigaction(number, nullptr, &action))
+            return -errno;
+        action.sa_flags |= SA_ONSTACK;
+        if (sigaction(number, &action, nullptr))
+            return -errno;
+    }
+    return 0;
+}
+
+extern "C" void mw_bridge_note_stack(void)
+{
+    clang::noteBottomOfStack();
+}
+
 extern "C" int mw_bridge_run(const struct mw_bridge_job *job, struct mw_bridge_result *result)
 {
-    Breakdown here;
     const void *trace = llvm::SavePrettyStackState();
+    int rc = 0;
     *result = {};
-    if (setjmp(here.out)) {
+    if (recovering.load(std::memory_order_relaxed))
+        std::set_new_handler(no_memory);
+    llvm::CrashRecoveryContext context; /* does nothing until mw_bridge_recover */
+    if (!context.RunSafely([&] { rc = run_until_breakdown(*job, *result); })) {
+        char reason[128];
         breakdown = nullptr;
-        llvm::RestorePrettyStackState(trace);
-        mw_diagnostic fatal = {};
-        fatal.severity = MW_SEVERITY_FATAL;
-        fatal.message = here.reason;
-        fatal.file = fatal.flag = fatal.category = fatal.line_text = "";
-        if (job->on_diagnostic)
-            job->on_diagnostic(job->user, &fatal);
         *result = {};
-        return -EIO;
+        result->end = MW_BRIDGE_CRASHED;
+        snprintf(reason, sizeof(reason), "the compiler crashed on this source: %s",
+                 strsignal(context.RetCode - 128));
+        say(*job, reason);
+        rc = -EIO;
     }
-    breakdown = &here;
-    int rc = run_unguarded(*job, *result);
-    breakdown = nullptr;
+    if (result->end != MW_BRIDGE_RETURNED)
+        llvm::RestorePrettyStackState(trace);
     return rc;
 }

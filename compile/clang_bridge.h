@@ -32,6 +32,16 @@ struct mw_bridge_job {
     uint64_t artifact_bytes_max;
     int (*on_diagnostic)(void *user, const struct mw_diagnostic *diagnostic);
     void *user;
+    int (*cancelled)(void *user); /* NULL, or asked at poll points: not 0 ends the run */
+    void *cancelled_user;
+};
+
+/* How a run ended. After all but the first its heap is lost to the process. */
+enum mw_bridge_end {
+    MW_BRIDGE_RETURNED = 0,
+    MW_BRIDGE_FATAL,  /* a fatal error of LLVM */
+    MW_BRIDGE_MEMORY, /* an allocation failed */
+    MW_BRIDGE_CRASHED
 };
 
 struct mw_bridge_result {
@@ -40,6 +50,7 @@ struct mw_bridge_result {
     size_t artifact_bytes;
     int has_inline_asm; /* the unit holds inline assembly, which may read any file */
     int reads_clock;    /* __DATE__, __TIME__ or __TIMESTAMP__ was expanded */
+    enum mw_bridge_end end;
 };
 
 /* Register targets; once per process, from any thread. */
@@ -54,7 +65,15 @@ const char *mw_bridge_target(void);
  * nothing else, since it stands for all threads. Without it LLVM aborts. */
 void mw_bridge_on_out_of_memory(void (*fn)(void));
 
-/* Returns 0 when the compiler ran, -ENOMEM, -E2BIG or -EIO. */
+/* From now on a run that crashes, or finds no memory, ends and the process goes on: the handlers of
+ * the process's faults and its std::new_handler are replaced. What comes from elsewhere goes to
+ * those that were there before. Once, before threads exist. Returns 0 or a negative errno. */
+int mw_bridge_recover(void);
+
+/* Take the address of the calling function's stack for the bottom of its thread's. */
+void mw_bridge_note_stack(void);
+
+/* Returns 0 when the compiler ran, -ENOMEM, -E2BIG, -ECANCELED, or -EIO (result->end says why). */
 int mw_bridge_run(const struct mw_bridge_job *job, struct mw_bridge_result *result);
 
 #ifdef __cplusplus

@@ -15,6 +15,8 @@
 
 #include <clang-c/Index.h>
 
+#include "guard_internal.h"
+
 /* Notes to notes come out as notes; no deeper than this. */
 #define NOTE_DEPTH_MAX 4
 
@@ -47,6 +49,8 @@ int mw_diagnose(const struct mw_toolchain *toolchain, const struct mw_options *o
     struct arguments arguments = {0};
     CXIndex index = NULL;
     CXTranslationUnit unit = NULL;
+    enum CXErrorCode error = CXError_Failure;
+    uint64_t heap_bytes = mw_guard_heap_bytes();
     int rc;
 
     rc = overlay_init(&overlay, toolchain, request);
@@ -55,9 +59,13 @@ int mw_diagnose(const struct mw_toolchain *toolchain, const struct mw_options *o
     if (rc)
         goto out;
     index = clang_createIndex(0, 0);
-    if (!index || clang_parseTranslationUnit2FullArgv(
-                      index, NULL, arguments.items, (int)arguments.count, NULL, 0,
-                      CXTranslationUnit_None, &unit) != CXError_Success) {
+    if (index)
+        error =
+            clang_parseTranslationUnit2FullArgv(index, NULL, arguments.items, (int)arguments.count,
+                                                NULL, 0, CXTranslationUnit_None, &unit);
+    if (error == CXError_Crashed)
+        mw_guard_note_loss(heap_bytes, true);
+    if (error != CXError_Success) {
         rc = -EIO;
         goto out;
     }

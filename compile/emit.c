@@ -10,6 +10,7 @@
 #include <millwright/diagnose.h>
 
 #include "clang_bridge.h"
+#include "guard_internal.h"
 
 /* What the driver, the frontend, the assembler and libclang read from the environment. A '*' at
  * the end stands for any ending. */
@@ -49,6 +50,9 @@ static const char *const libclang_names[] = {
 };
 
 static int clean_environment(void);
+static int emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
+                const struct mw_compile_request *request, struct mw_compile_result *result,
+                enum mw_bridge_end *end);
 static int explain(struct mw_diagnostics *diagnostics, bool broke_down);
 static int collect(void *user, const struct mw_diagnostic *diagnostic);
 static const char *why_not_storable(const struct mw_compile_request *request,
@@ -71,39 +75,21 @@ int mw_compile_init(void)
 int mw_emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
             const struct mw_compile_request *request, struct mw_compile_result *result)
 {
-    struct mw_bridge_job job = {
-        .clang_path = mw_toolchain_clang_path(toolchain),
-        .directory = request->directory,
-        .main = request->main,
-        .files = request->files,
-        .file_count = request->file_count,
-        .emit = mw_options_emit(options),
-        .artifact_bytes_max = MW_ARTIFACT_BYTES_MAX,
-        .on_diagnostic = collect,
-        .user = &result->diagnostics,
-    };
-    struct mw_bridge_result ran = {0};
-    int rc;
+    enum mw_bridge_end end;
 
-    *result = (struct mw_compile_result){0};
-    job.args = mw_options_args(options, &job.arg_count);
-    if (!request->read_disk)
-        job.readable_dirs = mw_toolchain_dirs(toolchain, &job.readable_count);
-    rc = mw_bridge_run(&job, &ran);
-    result->ok = rc == 0 && ran.ok;
-    result->artifact = ran.artifact;
-    result->artifact_bytes = ran.artifact_bytes;
-    result->not_storable = why_not_storable(request, &ran);
-    return rc;
+    return emit(toolchain, options, request, result, &end);
 }
 
 int mw_compile(const struct mw_toolchain *toolchain, const struct mw_options *options,
                const struct mw_compile_request *request, struct mw_compile_result *result)
 {
-    int rc = mw_emit(toolchain, options, request, result);
+    enum mw_bridge_end end;
+    int rc = emit(toolchain, options, request, result, &end);
     size_t errors = result->diagnostics.errors;
     bool broke_down = rc == -EIO;
 
+    if (end == MW_BRIDGE_CRASHED) /* and would again, in libclang */
+        return 0;
     if (result->ok || (rc != 0 && !broke_down) || (rc == 0 && errors > 0))
         return rc;
     rc = mw_diagnose(toolchain, options, request, true, &result->diagnostics);
@@ -119,6 +105,42 @@ void mw_compile_result_fini(struct mw_compile_result *result)
     free(result->artifact);
     mw_diagnostics_fini(&result->diagnostics);
     *result = (struct mw_compile_result){0};
+}
+
+static int emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
+                const struct mw_compile_request *request, struct mw_compile_result *result,
+                enum mw_bridge_end *end)
+{
+    struct mw_bridge_job job = {
+        .clang_path = mw_toolchain_clang_path(toolchain),
+        .directory = request->directory,
+        .main = request->main,
+        .files = request->files,
+        .file_count = request->file_count,
+        .emit = mw_options_emit(options),
+        .artifact_bytes_max = MW_ARTIFACT_BYTES_MAX,
+        .on_diagnostic = collect,
+        .user = &result->diagnostics,
+        .cancelled = request->cancelled,
+        .cancelled_user = request->cancelled_user,
+    };
+    uint64_t heap_bytes = mw_guard_heap_bytes();
+    struct mw_bridge_result ran = {0};
+    int rc;
+
+    *result = (struct mw_compile_result){0};
+    job.args = mw_options_args(options, &job.arg_count);
+    if (!request->read_disk)
+        job.readable_dirs = mw_toolchain_dirs(toolchain, &job.readable_count);
+    rc = mw_bridge_run(&job, &ran);
+    *end = ran.end;
+    if (ran.end != MW_BRIDGE_RETURNED)
+        mw_guard_note_loss(heap_bytes, ran.end == MW_BRIDGE_CRASHED);
+    result->ok = rc == 0 && ran.ok;
+    result->artifact = ran.artifact;
+    result->artifact_bytes = ran.artifact_bytes;
+    result->not_storable = why_not_storable(request, &ran);
+    return rc;
 }
 
 /* The source has no errors, and yet there is no artifact: say so, below what the compiler said. */
@@ -186,6 +208,8 @@ static int collect(void *user, const struct mw_diagnostic *diagnostic)
 static const char *why_not_storable(const struct mw_compile_request *request,
                                     const struct mw_bridge_result *ran)
 {
+    if (ran->end != MW_BRIDGE_RETURNED)
+        return "the compiler broke down";
     if (request->read_disk)
         return "read_disk: files outside the request may have been read";
     if (ran->has_inline_asm)

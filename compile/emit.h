@@ -39,7 +39,7 @@ int mw_compile_init(void);
 
 /* Compile and collect artifact and diagnostics from one parse (the emit leaf).
  * Returns 0 when the compiler ran, whatever it found; -ENOMEM; -E2BIG (artifact over the bound);
- * -EIO (the compiler broke down; the diagnostics say where).
+ * -ECANCELED; -EIO (the compiler broke down; the diagnostics say where).
  * Runs on: any thread. Blocks for as long as the compile takes. */
 int mw_emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
             const struct mw_compile_request *request, struct mw_compile_result *result);

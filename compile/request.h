@@ -55,6 +55,10 @@ struct mw_compile_request {
     size_t arg_count;
     bool read_disk; /* a host's or a user's own compile: the whole file system can be included,
                        and the result is never stored */
+    /* NULL, or asked at clang's poll points, on the thread that compiles: not 0 ends the compile
+     * with -ECANCELED. Some sources never come to such a point: see docs/security.md. */
+    int (*cancelled)(void *user);
+    void *cancelled_user;
 };
 
 /* Check every field against the rules above; duplicates among file names too.

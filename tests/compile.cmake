@@ -14,7 +14,25 @@ foreach(name diagnostic diagnose emit)
     SOURCES compile/trial.c compile/folder.c)
 endforeach()
 target_include_directories(compile_emit_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+
+# What a compile may not do to others, and what others' source may not do to a host.
+mw_test(compile sandbox LINK millwright-compile mw-test-support
+  SOURCES compile/trial.c compile/folder.c)
+target_include_directories(compile_sandbox_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+mw_test(compile guard LINK millwright-compile mw-test-support
+  SOURCES compile/trial.c pools/thread_starts.c)
+target_include_directories(compile_guard_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+set_target_properties(compile_guard_test PROPERTIES ENABLE_EXPORTS ON)
 mw_test(negative emit_threads LINK millwright-compile mw-test-support
   SOURCES compile/trial.c pools/thread_starts.c)
 # the libraries' calls of pthread_create must find the one in the test
 set_target_properties(negative_emit_threads_test PROPERTIES ENABLE_EXPORTS ON)
+
+# Compiles in processes of their own: what goes over the wire, and the real program.
+mw_test(compile worker_wire LINK millwright-compile)
+target_include_directories(compile_worker_wire_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+mw_test(compile isolate LINK millwright-compile mw-test-support TIMEOUT 300
+  SOURCES compile/isolate_world.c compile/trial.c)
+set_property(TEST compile.isolate APPEND PROPERTY
+  ENVIRONMENT "MW_WORKER=$<TARGET_FILE:millwright-worker>")
+add_dependencies(compile_isolate_test millwright-worker)

@@ -59,6 +59,8 @@ static void prepare(struct prepared *prepared, const struct trial *trial)
         .args = trial->args,
         .arg_count = args,
         .read_disk = trial->read_disk,
+        .cancelled = trial->cancelled,
+        .cancelled_user = trial->cancelled_user,
     };
     if (mw_request_check(&prepared->request, &refusal) ||
         mw_options_new(&prepared->options, &prepared->request, &refusal))

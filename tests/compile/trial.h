@@ -20,6 +20,8 @@ struct trial {
     const char *args[TRIAL_ARGS_MAX];
     enum mw_emit_kind emit;
     bool read_disk;
+    int (*cancelled)(void *user); /* as in the request */
+    void *cancelled_user;
 };
 
 /* A toolchain for the group of tests, as cmocka's state; mw_compile_init has run. */

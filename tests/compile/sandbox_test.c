@@ -304,6 +304,30 @@ static int compile_cxx_well(void)
     return compile_cxx("-O2");
 }
 
+/* Every kind of output, every target that Debian's headers do not matter to, every header. */
+static int compile_kinds(void)
+{
+    static const char *const targets[] = {"x86_64-linux-gnu", "aarch64-linux-gnu", "bpf",
+                                          "riscv64-linux-gnu", "wasm32"};
+    static const struct trial headers = {.files = {{"a.cc", "#include <bits/stdc++.h>\n"}},
+                                         .args = {"-std=c++20"}};
+    struct trial trial = {.files = {{"a.c", "static const char *const when = __DATE__ __TIME__;\n"
+                                            "const char *f(int n) { return when + n; }\n"}},
+                          .args = {"-O2", "-g", NULL}};
+    int end = compile_of(&headers);
+
+    for (int kind = 0; end == 0 && kind < MW_EMIT_NONE; kind++)
+        for (size_t i = 0; end == 0 && i < COUNT(targets); i++) {
+            char target[64];
+
+            snprintf(target, sizeof(target), "--target=%s", targets[i]);
+            trial.emit = (enum mw_emit_kind)kind;
+            trial.args[2] = target;
+            end = compile_of(&trial);
+        }
+    return end;
+}
+
 static int compile_nonsense(void)
 {
     static const struct trial trial = {
@@ -392,7 +416,8 @@ static void crash_leaves_no_core(void **state)
 /* Breaks when an honest compile needs more than it gets, or the sandbox ends one that fails. */
 static void compiles_work_inside(void **state)
 {
-    static int (*const compiles[])(void) = {compile_c, compile_cxx_fast, compile_cxx_well};
+    static int (*const compiles[])(void) = {compile_c, compile_cxx_fast, compile_cxx_well,
+                                            compile_kinds};
 
     (void)state;
     for (size_t i = 0; i < COUNT(compiles); i++)

@@ -1,0 +1,467 @@
+/* worker.c - millwright-worker: the zygote, and the workers it forks. See isolate.h.
+ *
+ * The zygote loads LLVM, compiles two texts of its own, so that what is made at first use is made,
+ * and from then on forks when the host asks for it. It has one thread, so a fork copies a whole
+ * process. It never sees a request.
+ *
+ * A worker enters the sandbox before anybody's source comes near it, warms up, says that it is
+ * ready, and then serves what comes over its socket until the host kills it.
+ *
+ * What ends whom:
+ * 1. The zygote ends when the host does: it watches the host's pidfd, which a copy of a descriptor
+ *    in a forked child of the host cannot deceive, and its socket.
+ * 2. A worker, however busy, ends when the zygote does, by PR_SET_PDEATHSIG. That signal follows
+ *    the thread that forked, and the zygote has only one.
+ * 3. Who waits for a request ends when its socket closes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <millwright/emit.h>
+#include <millwright/guard.h>
+#include <millwright/options.h>
+
+#include "clang_bridge.h"
+#include "sandbox.h"
+#include "worker_wire.h"
+
+#define CHILDREN_MAX       1024u
+#define STACK_BYTES        (UINT64_C(64) << 20)
+#define DESCRIPTORS_OF_ONE 64u
+#define WAITING_NAME       "mw-worker" /* of one that no thread drives yet */
+#define NS_PER_S           UINT64_C(1000000000)
+
+struct child {
+    pid_t pid;
+    int report; /* where its end is told */
+};
+
+struct zygote {
+    pid_t pid;
+    unsigned guards;
+    struct mw_toolchain *toolchain;
+    int host;    /* pidfd */
+    int signals; /* signalfd of SIGCHLD */
+    struct child children[CHILDREN_MAX];
+    size_t child_count;
+};
+
+/* A text to compile in order to have compiled. */
+struct warm_text {
+    const char *name, *text, *flag;
+};
+
+static int zygote_begin(struct zygote *zygote, pid_t host);
+static bool zygote_serve(struct zygote *zygote);
+static void zygote_end(struct zygote *zygote);
+static void child_fork(struct zygote *zygote);
+static void children_reap(struct zygote *zygote);
+static _Noreturn void worker_run(const struct zygote *zygote, int socket);
+static void request_serve(const struct zygote *zygote, const struct mw_message *message,
+                          const int descriptors[2]);
+static void warm_up(const struct mw_toolchain *toolchain, const struct warm_text *text);
+static void scheduling_take(const struct mw_wire_scheduling *scheduling);
+
+static const struct warm_text warm_c = {
+    "warm.c",
+    "#include <stdio.h>\n"
+    "int main(int argc, char **argv)\n"
+    "{\n"
+    "    for (int i = 0; i < argc; i++)\n"
+    "        printf(\"%d %s\\n\", i, argv[i]);\n"
+    "    return 0;\n"
+    "}\n",
+    "-O0",
+};
+static const struct warm_text warm_zygote[] = {
+    {"warm.c",
+     "#include <stdio.h>\n"
+     "int f(int a, double b) { for (int i = 0; i < a; i++) b += i; printf(\"%f\", b); return b; "
+     "}\n",
+     "-O2"},
+    {"warm.cc",
+     "template <class T> struct box { T t; T *operator->() { return &t; } };\n"
+     "struct a { virtual ~a() {} int n = 1; };\n"
+     "int g(box<a> b) { auto f = [&](auto x) { return b->n + x; }; return f(1); }\n",
+     "-O2"},
+};
+
+int main(int argc, char **argv)
+{
+    static struct zygote zygote;
+    int type = 0, rc;
+    socklen_t bytes = sizeof(type);
+
+    if (argc != 3 || getsockopt(MW_WIRE_CONTROL_FD, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 ||
+        type != SOCK_SEQPACKET) {
+        fputs("millwright-worker " MW_VERSION " compiles for a host program, which starts it; "
+              "there is nothing to run by hand\n",
+              stderr);
+        return MW_WORKER_EXIT_USAGE;
+    }
+    zygote.guards = (unsigned)strtoul(argv[2], NULL, 10);
+    rc = zygote_begin(&zygote, (pid_t)strtol(argv[1], NULL, 10));
+    if (rc)
+        return rc;
+    while (zygote_serve(&zygote))
+        ;
+    zygote_end(&zygote);
+    return MW_WORKER_EXIT_DONE;
+}
+
+/* ---- zygote ---- */
+
+/* The first stack keeps room to grow to this size, whatever the limit was when it began. */
+static void stack_grow(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_STACK, &limit) < 0)
+        return;
+    limit.rlim_cur = STACK_BYTES;
+    if (limit.rlim_max < limit.rlim_cur)
+        limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_STACK, &limit);
+}
+
+static int signals_open(void)
+{
+    sigset_t signals;
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    if (sigprocmask(SIG_BLOCK, &signals, NULL) < 0)
+        return -1;
+    return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Returns 0 or an exit status. */
+static int zygote_begin(struct zygote *zygote, pid_t host)
+{
+    struct mw_message hello = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_HELLO};
+
+    zygote->pid = getpid();
+    zygote->host = (int)syscall(SYS_pidfd_open, host, 0);
+    zygote->signals = signals_open();
+    if (zygote->host < 0 || zygote->signals < 0 || getppid() != host)
+        return MW_WORKER_EXIT_START;
+    stack_grow();
+    if (mw_compile_init() || mw_toolchain_new(&zygote->toolchain))
+        return MW_WORKER_EXIT_START;
+    /* Workers inherit what clang is told here: that it need start no thread for want of stack.
+     * Where the stack cannot be had, deep sources end their worker a little earlier. */
+    (void)mw_guard_enter();
+    warm_up(zygote->toolchain, &warm_c);
+    for (size_t i = 0; i < sizeof(warm_zygote) / sizeof(warm_zygote[0]); i++)
+        warm_up(zygote->toolchain, &warm_zygote[i]);
+    (void)snprintf(hello.identity, sizeof(hello.identity), "%s",
+                   mw_toolchain_identity(zygote->toolchain));
+    return mw_message_send(MW_WIRE_CONTROL_FD, &hello, NULL, 0) ? MW_WORKER_EXIT_START : 0;
+}
+
+/* Wait for one thing to do, and do it. Returns false when it is time to end. */
+static bool zygote_serve(struct zygote *zygote)
+{
+    struct pollfd polls[] = {{.fd = MW_WIRE_CONTROL_FD, .events = POLLIN},
+                             {.fd = zygote->host, .events = POLLIN},
+                             {.fd = zygote->signals, .events = POLLIN}};
+    struct mw_message message;
+    int got;
+
+    if (poll(polls, sizeof(polls) / sizeof(polls[0]), -1) < 0)
+        return errno == EINTR;
+    if (polls[1].revents)
+        return false;
+    if (polls[2].revents)
+        children_reap(zygote);
+    if (!polls[0].revents)
+        return true;
+    got = mw_message_receive(MW_WIRE_CONTROL_FD, &message, NULL, 0, MSG_DONTWAIT);
+    if (got == -EAGAIN)
+        return true;
+    if (got != 1 || message.kind != MW_MESSAGE_FORK)
+        return false;
+    scheduling_take(&message.scheduling);
+    child_fork(zygote);
+    return true;
+}
+
+/* Nobody is left behind, not for a moment: who sees the zygote end sees the workers ended. */
+static void zygote_end(struct zygote *zygote)
+{
+    for (size_t i = 0; i < zygote->child_count; i++)
+        (void)kill(zygote->children[i].pid, SIGKILL);
+    for (size_t i = 0; i < zygote->child_count; i++)
+        while (waitpid(zygote->children[i].pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+}
+
+static void no_child_tell(int error)
+{
+    struct mw_message message = {
+        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_NO_WORKER, .number = (uint64_t)error};
+
+    (void)mw_message_send(MW_WIRE_CONTROL_FD, &message, NULL, 0);
+}
+
+static void close_all(const int *descriptors, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (descriptors[i] >= 0)
+            close(descriptors[i]);
+}
+
+static void child_fork(struct zygote *zygote)
+{
+    struct mw_message message = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_WORKER};
+    enum { HOSTS, WORKERS, REPORT_READ, REPORT_WRITE, PIDFD, ALL };
+    int fds[ALL] = {-1, -1, -1, -1, -1};
+    pid_t pid;
+
+    if (zygote->child_count == CHILDREN_MAX) {
+        no_child_tell(EAGAIN);
+        return;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, &fds[HOSTS]) < 0 ||
+        pipe2(&fds[REPORT_READ], O_CLOEXEC | O_NONBLOCK) < 0 || (pid = fork()) < 0) {
+        no_child_tell(errno);
+        close_all(fds, ALL);
+        return;
+    }
+    if (pid == 0)
+        worker_run(zygote, fds[WORKERS]);
+    fds[PIDFD] = (int)syscall(SYS_pidfd_open, pid, 0);
+    message.number = (uint64_t)pid;
+    zygote->children[zygote->child_count++] =
+        (struct child){.pid = pid, .report = fds[REPORT_WRITE]};
+    fds[REPORT_WRITE] = -1;
+    if (fds[PIDFD] < 0) {
+        no_child_tell(errno);
+        (void)kill(pid, SIGKILL);
+    } else {
+        (void)mw_message_send(MW_WIRE_CONTROL_FD, &message,
+                              (int[]){fds[HOSTS], fds[REPORT_READ], fds[PIDFD]}, 3);
+    }
+    close_all(fds, ALL);
+}
+
+static uint64_t timeval_ns(struct timeval time)
+{
+    return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_usec * 1000;
+}
+
+/* Tell of each child that has ended. */
+static void children_reap(struct zygote *zygote)
+{
+    struct signalfd_siginfo info;
+    struct rusage usage;
+    int status;
+    pid_t pid;
+
+    while (read(zygote->signals, &info, sizeof(info)) > 0)
+        ;
+    while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
+        struct mw_wire_report report = {
+            .status = status,
+            .cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime),
+            .memory_peak_bytes = (uint64_t)usage.ru_maxrss * 1024,
+        };
+        size_t i = 0;
+
+        while (i < zygote->child_count && zygote->children[i].pid != pid)
+            i++;
+        if (i == zygote->child_count)
+            continue;
+        /* An empty pipe has room; and when nobody wants to know, that is fine. */
+        if (write(zygote->children[i].report, &report, sizeof(report)) < 0)
+            (void)0;
+        close(zygote->children[i].report);
+        zygote->children[i] = zygote->children[--zygote->child_count];
+    }
+}
+
+/* ---- worker ---- */
+
+static void out_of_memory(void)
+{
+    _exit(MW_WORKER_EXIT_MEMORY);
+}
+
+/* Keep the socket, as the one descriptor there is beside the standard three; be a process as any
+ * other; and die with the zygote. */
+static void worker_detach(const struct zygote *zygote, int socket)
+{
+    sigset_t none;
+
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != zygote->pid ||
+        dup2(socket, MW_WIRE_CONTROL_FD) < 0 ||
+        syscall(SYS_close_range, MW_WIRE_CONTROL_FD + 1, ~0U, 0) < 0)
+        _exit(MW_WORKER_EXIT_START);
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    mw_bridge_on_out_of_memory(out_of_memory);
+}
+
+static void sandbox_enter(const struct zygote *zygote)
+{
+    struct mw_sandbox sandbox = {
+        /* The host sets the limits of a request from outside when it hands it over. */
+        .data_bytes = RLIM_INFINITY,       .cpu_s = RLIM_INFINITY,   .file_bytes = RLIM_INFINITY,
+        .descriptors = DESCRIPTORS_OF_ONE, .guards = zygote->guards,
+    };
+
+    sandbox.readable_dirs = mw_toolchain_dirs(zygote->toolchain, &sandbox.readable_count);
+    if (mw_sandbox_enter(&sandbox))
+        _exit(MW_WORKER_EXIT_SANDBOX);
+}
+
+/* The bytes of data in use, from /proc/self/statm: what RLIMIT_DATA counts. */
+static uint64_t data_bytes_read(int statm)
+{
+    char text[128] = "";
+    unsigned long data = 0;
+
+    if (statm < 0 || pread(statm, text, sizeof(text) - 1, 0) <= 0 ||
+        sscanf(text, "%*u %*u %*u %*u %*u %lu", &data) != 1)
+        return 0;
+    return (uint64_t)data * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static _Noreturn void worker_run(const struct zygote *zygote, int socket)
+{
+    struct mw_message message = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_READY};
+    int descriptors[2];
+    int statm;
+
+    worker_detach(zygote, socket);
+    (void)prctl(PR_SET_NAME, WAITING_NAME);
+    statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    sandbox_enter(zygote);
+    warm_up(zygote->toolchain, &warm_c);
+    message.number = data_bytes_read(statm);
+    if (statm >= 0)
+        close(statm);
+    if (mw_message_send(MW_WIRE_CONTROL_FD, &message, NULL, 0))
+        _exit(MW_WORKER_EXIT_DONE);
+    for (;;) {
+        int got = mw_message_receive(MW_WIRE_CONTROL_FD, &message, descriptors, 2, 0);
+
+        if (got == 0)
+            _exit(MW_WORKER_EXIT_DONE);
+        if (got < 0 || message.kind != MW_MESSAGE_REQUEST)
+            _exit(MW_WORKER_EXIT_REQUEST);
+        request_serve(zygote, &message, descriptors);
+    }
+}
+
+/* mw_compile, but that here libclang cannot write the folder it would explain a breakdown from. */
+static int compile(const struct zygote *zygote, const struct mw_options *options,
+                   const struct mw_compile_request *request, struct mw_compile_result *result)
+{
+    int rc = mw_compile(zygote->toolchain, options, request, result);
+    struct mw_diagnostic why = {
+        .severity = result->diagnostics.errors > 0 ? MW_SEVERITY_NOTE : MW_SEVERITY_ERROR,
+        .file = "",
+        .message = "the compiler broke down on this; try another target or optimisation level",
+    };
+
+    if (rc != -EIO)
+        return rc;
+    return mw_diagnostics_add(&result->diagnostics, &why);
+}
+
+/* Returns 0, -EPROTO or -ENOMEM. The host has checked all this; the worker believes nobody. */
+static int options_make(struct mw_options **options, const struct mw_wire_request *wire)
+{
+    struct mw_refusal refusal = {0};
+
+    if (mw_request_check(&wire->request, &refusal) ||
+        mw_options_new(options, &wire->request, &refusal))
+        return -EPROTO;
+    return strcmp(mw_options_fingerprint(*options), wire->fingerprint) == 0 ? 0 : -EPROTO;
+}
+
+static void request_serve(const struct zygote *zygote, const struct mw_message *message,
+                          const int descriptors[2])
+{
+    struct mw_message answer = {
+        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_ANSWER, .number = message->number};
+    struct mw_compile_result result = {0};
+    struct mw_options *options = NULL;
+    struct mw_wire_request wire = {0};
+    void *bytes = MAP_FAILED;
+    struct stat file;
+    int rc;
+
+    scheduling_take(&message->scheduling);
+    (void)prctl(PR_SET_NAME, message->scheduling.name);
+    if (fstat(descriptors[0], &file) == 0 && file.st_size > 0)
+        bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, descriptors[0], 0);
+    if (bytes == MAP_FAILED)
+        _exit(MW_WORKER_EXIT_REQUEST);
+    rc = mw_wire_request_read(&wire, bytes, (size_t)file.st_size);
+    if (rc == 0)
+        rc = options_make(&options, &wire);
+    if (rc == -EPROTO)
+        _exit(MW_WORKER_EXIT_REQUEST);
+    if (rc == 0)
+        rc = compile(zygote, options, &wire.request, &result);
+    if (mw_wire_answer_write(descriptors[1], wire.output_bytes, rc, &result))
+        out_of_memory();
+    (void)close(descriptors[0]);
+    (void)close(descriptors[1]);
+    (void)mw_message_send(MW_WIRE_CONTROL_FD, &answer, NULL, 0);
+    /* A worker that is used once is killed about now. */
+    mw_compile_result_fini(&result);
+    mw_options_free(options);
+    mw_wire_request_fini(&wire);
+    (void)munmap(bytes, (size_t)file.st_size);
+}
+
+/* ---- both ---- */
+
+/* Whether it succeeds does not matter, and it must not: no compiler may be needed to find out. */
+static void warm_up(const struct mw_toolchain *toolchain, const struct warm_text *text)
+{
+    struct mw_source_file file = {text->name, text->text, strlen(text->text)};
+    struct mw_compile_request request = {.directory = MW_REQUEST_DIRECTORY_DEFAULT,
+                                         .main = text->name,
+                                         .files = &file,
+                                         .file_count = 1,
+                                         .args = &text->flag,
+                                         .arg_count = 1};
+    struct mw_compile_result result = {0};
+    struct mw_options *options = NULL;
+    struct mw_refusal refusal = {0};
+
+    if (mw_options_new(&options, &request, &refusal))
+        return;
+    (void)mw_emit(toolchain, options, &request, &result);
+    mw_compile_result_fini(&result);
+    mw_options_free(options);
+}
+
+/* As the thread that drives it. What the system refuses is ignored: it is a hint. */
+static void scheduling_take(const struct mw_wire_scheduling *scheduling)
+{
+    struct sched_param none = {0};
+
+    (void)sched_setscheduler(0, scheduling->policy, &none);
+    (void)setpriority(PRIO_PROCESS, 0, scheduling->nice);
+}

@@ -1,0 +1,589 @@
+/* worker_pool.c - see worker_pool.h.
+ *
+ * 1. `asked` counts the workers that the zygote still owes. Whoever needs one asks so that ready
+ *    and owed ones suffice for all who wait, and then listens; who hears of a worker puts it on the
+ *    list, for whomever.
+ * 2. A zygote that ends takes its workers along, and what it owed is forgotten; the next who needs
+ *    a worker starts another zygote. Who still polls a dead one's socket holds a reference to it.
+ * 3. Nothing is killed by its number but through a pidfd. */
+#include "worker_pool.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <millwright/clock.h>
+#include <millwright/mutex.h>
+
+/* Of one take: zygotes started, and workers found dead. */
+#define STARTS_MAX 2u
+#define DEAD_MAX   (MW_ISOLATE_READY_MAX + 2u)
+#define START_NS   (UINT64_C(60) * MW_NS_PER_S)
+
+struct mw_zygote {
+    unsigned references; /* the pool's, and those who poll; guarded by the pool's lock */
+    pid_t pid;
+    int socket;
+    int pidfd;
+};
+
+struct mw_worker_pool {
+    /* Immutable once made. */
+    struct mw_worker_pool_options options;
+    char *program, *identity;
+
+    struct mw_mutex lock; /* guards all below; held while a zygote is started or its end awaited */
+    struct mw_zygote *zygote; /* NULL: dead */
+    struct mw_worker *first, **end;
+    unsigned ready, asked, waiting, running;
+    uint64_t started, zygotes;
+    uint64_t failures; /* times that the zygote said no */
+    int failure;       /* the errno of the last */
+};
+
+static int zygote_start(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
+static void zygote_forget(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
+static void zygote_release(struct mw_zygote *zygote);
+static void zygote_listen(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
+static void workers_ask(struct mw_worker_pool *pool, unsigned ready,
+                        const struct mw_wire_scheduling *scheduling) MW_REQUIRES(pool->lock);
+static int worker_get(struct mw_worker_pool *pool, const struct mw_wire_scheduling *scheduling,
+                      uint64_t deadline_ns, int stop, struct mw_worker **out);
+static int worker_await_ready(struct mw_worker *worker, uint64_t deadline_ns, int stop);
+static void worker_close(struct mw_worker *worker);
+static int first_worker_check(struct mw_worker_pool *pool, char *why, size_t why_bytes);
+
+int mw_worker_pool_new(struct mw_worker_pool **out, const struct mw_worker_pool_options *options,
+                       char *why, size_t why_bytes)
+{
+    struct mw_worker_pool *pool = calloc(1, sizeof(*pool));
+    int rc = pool ? mw_mutex_init(&pool->lock) : -ENOMEM;
+
+    if (rc) {
+        free(pool);
+        return rc;
+    }
+    pool->options = *options;
+    pool->program = strdup(options->program);
+    pool->identity = strdup(options->identity);
+    mw_mutex_lock(&pool->lock);
+    pool->end = &pool->first;
+    rc = pool->program && pool->identity ? zygote_start(pool) : -ENOMEM;
+    mw_mutex_unlock(&pool->lock);
+    if (rc)
+        (void)snprintf(why, why_bytes,
+                       "cannot start '%s': %s; install millwright-worker or give its place",
+                       options->program, strerror(-rc));
+    else
+        rc = first_worker_check(pool, why, why_bytes);
+    if (rc) {
+        mw_worker_pool_free(pool);
+        return rc;
+    }
+    *out = pool;
+    return 0;
+}
+
+void mw_worker_pool_free(struct mw_worker_pool *pool)
+{
+    struct mw_message quit = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_QUIT};
+
+    if (!pool)
+        return;
+    mw_mutex_lock(&pool->lock);
+    assert(pool->waiting == 0 && pool->running == 0);
+    if (pool->zygote) {
+        /* It ends all it forked, those too of which nobody has heard yet, and awaits them. */
+        if (mw_message_send(pool->zygote->socket, &quit, NULL, 0) == 0)
+            (void)poll(&(struct pollfd){.fd = pool->zygote->pidfd, .events = POLLIN}, 1, 5000);
+        zygote_forget(pool);
+    }
+    mw_mutex_unlock(&pool->lock);
+    mw_mutex_fini(&pool->lock);
+    free(pool->program);
+    free(pool->identity);
+    free(pool);
+}
+
+/* The lock may have been held when this process was forked, so it is not taken. */
+void mw_worker_pool_abandon(struct mw_worker_pool *pool)
+{
+    while (pool->first) {
+        struct mw_worker *worker = pool->first;
+
+        pool->first = worker->next;
+        worker_close(worker);
+    }
+    if (pool->zygote) {
+        pool->zygote->references = 1;
+        zygote_release(pool->zygote);
+    }
+    free(pool->program);
+    free(pool->identity);
+    free(pool);
+}
+
+int mw_worker_take(struct mw_worker_pool *pool, const struct mw_wire_scheduling *scheduling,
+                   uint64_t deadline_ns, int stop, struct mw_worker **out)
+{
+    int rc = -ESRCH;
+
+    for (unsigned i = 0; rc == -ESRCH && i < DEAD_MAX; i++) {
+        rc = worker_get(pool, scheduling, deadline_ns, stop, out);
+        if (rc)
+            break;
+        rc = worker_await_ready(*out, deadline_ns, stop);
+        if (rc == 0)
+            return 0;
+        mw_worker_drop(pool, *out);
+    }
+    *out = NULL;
+    return rc == -ESRCH ? -EAGAIN : rc;
+}
+
+void mw_worker_pool_refill(struct mw_worker_pool *pool, const struct mw_wire_scheduling *scheduling)
+{
+    unsigned wanted = pool->options.ready;
+
+    mw_mutex_lock(&pool->lock);
+    /* Those that are given back will be ready again. */
+    if (pool->options.reuse)
+        wanted = pool->running < wanted ? wanted - pool->running : 0;
+    if (pool->zygote)
+        zygote_listen(pool);
+    if (pool->zygote)
+        workers_ask(pool, wanted, scheduling);
+    mw_mutex_unlock(&pool->lock);
+}
+
+void mw_worker_drop(struct mw_worker_pool *pool, struct mw_worker *worker)
+{
+    mw_worker_kill(worker);
+    worker_close(worker);
+    mw_mutex_lock(&pool->lock);
+    assert(pool->running > 0);
+    pool->running--;
+    mw_mutex_unlock(&pool->lock);
+}
+
+void mw_worker_give(struct mw_worker_pool *pool, struct mw_worker *worker)
+{
+    struct mw_wire_report report;
+    bool kept;
+
+    mw_mutex_lock(&pool->lock);
+    /* In front, for it is warm. */
+    kept = pool->ready < pool->options.ready + pool->waiting &&
+           mw_worker_report(worker, &report) == -EAGAIN;
+    if (kept) {
+        assert(pool->running > 0);
+        pool->running--;
+        pool->ready++;
+        worker->next = pool->first;
+        if (!pool->first)
+            pool->end = &worker->next;
+        pool->first = worker;
+    }
+    mw_mutex_unlock(&pool->lock);
+    if (!kept)
+        mw_worker_drop(pool, worker);
+}
+
+void mw_worker_kill(const struct mw_worker *worker)
+{
+    (void)syscall(SYS_pidfd_send_signal, worker->pidfd, SIGKILL, NULL, 0);
+}
+
+int mw_worker_report(const struct mw_worker *worker, struct mw_wire_report *report)
+{
+    ssize_t got;
+
+    do
+        got = read(worker->report, report, sizeof(*report));
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return -EAGAIN;
+    return got == sizeof(*report);
+}
+
+static uint64_t rss_bytes(pid_t pid)
+{
+    unsigned long pages = 0;
+    char path[64];
+    FILE *statm;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/statm", (long)pid);
+    statm = fopen(path, "re");
+    if (!statm)
+        return 0;
+    if (fscanf(statm, "%*u %lu", &pages) != 1)
+        pages = 0;
+    (void)fclose(statm);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void mw_worker_pool_snapshot(struct mw_worker_pool *pool, struct mw_isolate_stats *stats)
+{
+    mw_mutex_lock(&pool->lock);
+    if (pool->zygote)
+        zygote_listen(pool);
+    stats->ready = pool->ready;
+    stats->running = pool->running;
+    stats->started = pool->started;
+    stats->zygote_restarts = pool->zygotes - 1;
+    stats->zygote_rss_bytes = pool->zygote ? rss_bytes(pool->zygote->pid) : 0;
+    mw_mutex_unlock(&pool->lock);
+}
+
+/* ---- the zygote ---- */
+
+/* Nothing of the host's reaches it but a socket: no descriptor, handler, mask, terminal or
+ * environment. */
+static int zygote_spawn(const struct mw_worker_pool *pool, int socket, pid_t *pid)
+{
+    char host[24], guards[16];
+    char *argv[] = {"millwright-worker", host, guards, NULL};
+    char *environment[] = {"LIBCLANG_NOTHREADS=1", "LIBCLANG_DISABLE_CRASH_RECOVERY=1", NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t all, none;
+    int rc;
+
+    (void)snprintf(host, sizeof(host), "%ld", (long)getpid());
+    (void)snprintf(guards, sizeof(guards), "%u", pool->options.guards);
+    sigfillset(&all);
+    sigemptyset(&none);
+    rc = posix_spawn_file_actions_init(&files);
+    if (rc)
+        return -rc;
+    rc = posix_spawnattr_init(&attributes);
+    if (rc) {
+        (void)posix_spawn_file_actions_destroy(&files);
+        return -rc;
+    }
+    for (int fd = 0; rc == 0 && fd < 3; fd++)
+        rc = posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
+    if (rc == 0)
+        rc = posix_spawn_file_actions_adddup2(&files, socket, MW_WIRE_CONTROL_FD);
+    if (rc == 0)
+        rc = posix_spawn_file_actions_addclosefrom_np(&files, MW_WIRE_CONTROL_FD + 1);
+    if (rc == 0)
+        rc = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
+                                                       POSIX_SPAWN_SETSIGMASK);
+    if (rc == 0)
+        rc = posix_spawnattr_setsigdefault(&attributes, &all);
+    if (rc == 0)
+        rc = posix_spawnattr_setsigmask(&attributes, &none);
+    if (rc == 0)
+        rc = posix_spawn(pid, pool->program, &files, &attributes, argv, environment);
+    (void)posix_spawnattr_destroy(&attributes);
+    (void)posix_spawn_file_actions_destroy(&files);
+    return -rc;
+}
+
+static int zygote_start(struct mw_worker_pool *pool)
+{
+    struct mw_zygote *zygote = calloc(1, sizeof(*zygote));
+    int sockets[2] = {-1, -1};
+    int rc = 0;
+
+    if (!zygote)
+        return -ENOMEM;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+        rc = -errno;
+    /* The spawned process puts the standard three in place before it takes its socket. */
+    for (unsigned i = 0; rc == 0 && sockets[1] <= MW_WIRE_CONTROL_FD && i <= MW_WIRE_CONTROL_FD;
+         i++) {
+        int higher = fcntl(sockets[1], F_DUPFD_CLOEXEC, MW_WIRE_CONTROL_FD + 1);
+
+        if (higher < 0)
+            rc = -errno;
+        else
+            close(sockets[1]);
+        sockets[1] = higher < 0 ? sockets[1] : higher;
+    }
+    if (rc == 0)
+        rc = zygote_spawn(pool, sockets[1], &zygote->pid);
+    if (sockets[1] >= 0)
+        close(sockets[1]);
+    if (rc) {
+        if (sockets[0] >= 0)
+            close(sockets[0]);
+        free(zygote);
+        return rc;
+    }
+    zygote->references = 1;
+    zygote->socket = sockets[0];
+    zygote->pidfd = (int)syscall(SYS_pidfd_open, zygote->pid, 0);
+    pool->zygote = zygote;
+    pool->asked = 0;
+    pool->zygotes++;
+    return 0;
+}
+
+/* It is dead, or does not do what it is told: be sure that it is, and start with nothing. */
+static void zygote_forget(struct mw_worker_pool *pool)
+{
+    struct mw_zygote *zygote = pool->zygote;
+
+    while (pool->first) {
+        struct mw_worker *worker = pool->first;
+
+        pool->first = worker->next;
+        mw_worker_kill(worker);
+        worker_close(worker);
+    }
+    pool->end = &pool->first;
+    pool->ready = pool->asked = 0;
+    pool->zygote = NULL;
+    if (zygote->pidfd >= 0)
+        (void)syscall(SYS_pidfd_send_signal, zygote->pidfd, SIGKILL, NULL, 0);
+    /* A host that waits for any child may have been faster: then there is nothing to wait for. */
+    while (waitpid(zygote->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    (void)shutdown(zygote->socket, SHUT_RDWR); /* wakes who polls it */
+    zygote_release(zygote);
+}
+
+/* Runs on: any thread, with the pool's lock; or alone. */
+static void zygote_release(struct mw_zygote *zygote)
+{
+    if (--zygote->references > 0)
+        return;
+    close(zygote->socket);
+    if (zygote->pidfd >= 0)
+        close(zygote->pidfd);
+    free(zygote);
+}
+
+static void worker_add(struct mw_worker_pool *pool, pid_t pid, const int descriptors[3])
+    MW_REQUIRES(pool->lock)
+{
+    struct mw_worker *worker = calloc(1, sizeof(*worker));
+
+    if (pool->asked > 0)
+        pool->asked--;
+    pool->started++;
+    if (!worker) { /* without its socket it ends */
+        for (size_t i = 0; i < 3; i++)
+            close(descriptors[i]);
+        pool->failures++;
+        pool->failure = ENOMEM;
+        return;
+    }
+    *worker = (struct mw_worker){
+        .pid = pid, .socket = descriptors[0], .report = descriptors[1], .pidfd = descriptors[2]};
+    *pool->end = worker;
+    pool->end = &worker->next;
+    pool->ready++;
+}
+
+/* Hear all that it has said. */
+static void zygote_listen(struct mw_worker_pool *pool)
+{
+    int descriptors[3], got = 1;
+    struct mw_message message;
+
+    while (got == 1) {
+        got = mw_message_receive(pool->zygote->socket, &message, descriptors, 3, MSG_DONTWAIT);
+        if (got != 1)
+            break;
+        if (message.kind == MW_MESSAGE_WORKER) {
+            worker_add(pool, (pid_t)message.number, descriptors);
+        } else if (message.kind == MW_MESSAGE_NO_WORKER) {
+            if (pool->asked > 0)
+                pool->asked--;
+            pool->failures++;
+            pool->failure = (int)message.number;
+        } else if (message.kind != MW_MESSAGE_HELLO ||
+                   strcmp(message.identity, pool->identity) != 0) {
+            got = -EPROTO;
+        }
+    }
+    if (got != -EAGAIN)
+        zygote_forget(pool);
+}
+
+/* ---- workers ---- */
+
+/* Ask for as many as are missing to `ready` of them and one for each who waits. */
+static void workers_ask(struct mw_worker_pool *pool, unsigned ready,
+                        const struct mw_wire_scheduling *scheduling)
+{
+    struct mw_message message = {
+        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_FORK, .scheduling = *scheduling};
+
+    while (pool->ready + pool->asked < ready + pool->waiting) {
+        if (mw_message_send(pool->zygote->socket, &message, NULL, 0)) {
+            zygote_forget(pool);
+            return;
+        }
+        pool->asked++;
+    }
+}
+
+static int until_readable(struct pollfd *polls, nfds_t count, uint64_t deadline_ns)
+{
+    uint64_t now = mw_clock_ns();
+    uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+    struct timespec time = {.tv_sec = (time_t)(left / MW_NS_PER_S),
+                            .tv_nsec = (long)(left % MW_NS_PER_S)};
+    int rc = ppoll(polls, count, &time, NULL);
+
+    if (rc == 0)
+        return -ETIMEDOUT;
+    return rc < 0 && errno != EINTR ? -errno : 0;
+}
+
+static struct mw_worker *ready_pop(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock)
+{
+    struct mw_worker *worker = pool->first;
+
+    if (!worker)
+        return NULL;
+    pool->first = worker->next;
+    if (!pool->first)
+        pool->end = &pool->first;
+    pool->ready--;
+    pool->running++;
+    return worker;
+}
+
+/* Let go of the lock until the zygote says something. Returns 0, -ETIMEDOUT, -ECANCELED. */
+static int zygote_await(struct mw_worker_pool *pool, uint64_t deadline_ns, int stop)
+    MW_REQUIRES(pool->lock)
+{
+    struct mw_zygote *zygote = pool->zygote;
+    struct pollfd polls[] = {{.fd = zygote->socket, .events = POLLIN},
+                             {.fd = stop, .events = POLLIN}};
+    int rc;
+
+    zygote->references++;
+    mw_mutex_unlock(&pool->lock);
+    rc = until_readable(polls, 2, deadline_ns);
+    mw_mutex_lock(&pool->lock);
+    zygote_release(zygote);
+    return rc == 0 && polls[1].revents ? -ECANCELED : rc;
+}
+
+/* A worker off the list, ready or not. */
+static int worker_get(struct mw_worker_pool *pool, const struct mw_wire_scheduling *scheduling,
+                      uint64_t deadline_ns, int stop, struct mw_worker **out)
+{
+    unsigned starts = 0;
+    uint64_t failures;
+    int rc = 0;
+
+    mw_mutex_lock(&pool->lock);
+    pool->waiting++;
+    failures = pool->failures;
+    for (;;) {
+        if (pool->zygote)
+            zygote_listen(pool);
+        *out = ready_pop(pool);
+        if (*out || rc)
+            break;
+        if (pool->failures != failures) {
+            rc = pool->failure == ENOMEM ? -ENOMEM : -EAGAIN;
+        } else if (!pool->zygote) {
+            rc = starts++ < STARTS_MAX ? zygote_start(pool) : -EAGAIN;
+        } else {
+            workers_ask(pool, 0, scheduling);
+            if (pool->zygote)
+                rc = zygote_await(pool, deadline_ns, stop);
+        }
+    }
+    pool->waiting--;
+    mw_mutex_unlock(&pool->lock);
+    if (*out)
+        return 0;
+    return rc == -ETIMEDOUT || rc == -ECANCELED || rc == -ENOMEM ? rc : -EAGAIN;
+}
+
+/* Returns 0; -ESRCH (it is dead), -ETIMEDOUT, -ECANCELED. */
+static int worker_await_ready(struct mw_worker *worker, uint64_t deadline_ns, int stop)
+{
+    struct mw_wire_report report;
+    int rc = 0;
+
+    while (rc == 0) {
+        struct pollfd polls[] = {{.fd = worker->socket, .events = POLLIN},
+                                 {.fd = worker->report, .events = POLLIN},
+                                 {.fd = stop, .events = POLLIN}};
+        struct mw_message message;
+        int got;
+
+        if (mw_worker_report(worker, &report) != -EAGAIN)
+            return -ESRCH;
+        if (worker->is_ready)
+            return 0;
+        got = mw_message_receive(worker->socket, &message, NULL, 0, MSG_DONTWAIT);
+        if (got == 1 && message.kind == MW_MESSAGE_READY) {
+            worker->is_ready = true;
+            worker->data_bytes = message.number;
+            continue;
+        }
+        if (got != -EAGAIN)
+            return -ESRCH;
+        rc = until_readable(polls, 3, deadline_ns);
+        if (rc == 0 && polls[2].revents)
+            rc = -ECANCELED;
+    }
+    return rc;
+}
+
+static void worker_close(struct mw_worker *worker)
+{
+    close(worker->socket);
+    close(worker->report);
+    close(worker->pidfd);
+    free(worker);
+}
+
+/* The check at the start: a worker can be had, and it got through the sandbox and a compile. */
+static int first_worker_check(struct mw_worker_pool *pool, char *why, size_t why_bytes)
+{
+    const struct mw_wire_scheduling *scheduling = &pool->options.scheduling;
+    uint64_t deadline_ns = mw_clock_ns() + START_NS;
+    struct mw_wire_report report = {0};
+    struct mw_worker *worker = NULL;
+    int rc = worker_get(pool, scheduling, deadline_ns, -1, &worker);
+    bool told = false;
+
+    if (rc == 0) {
+        rc = worker_await_ready(worker, deadline_ns, -1);
+        if (rc == -ESRCH) {
+            (void)poll(&(struct pollfd){.fd = worker->report, .events = POLLIN}, 1, 1000);
+            told = mw_worker_report(worker, &report) == 1;
+        }
+        if (rc == 0)
+            mw_worker_give(pool, worker);
+        else
+            mw_worker_drop(pool, worker);
+    }
+    if (rc == 0) {
+        mw_worker_pool_refill(pool, scheduling);
+        return 0;
+    }
+    if (told)
+        (void)snprintf(why, why_bytes,
+                       "a worker ended before it was ready (%s %d); this kernel may lack a guard",
+                       WIFSIGNALED(report.status) ? "signal" : "exit status",
+                       WIFSIGNALED(report.status) ? WTERMSIG(report.status)
+                                                  : WEXITSTATUS(report.status));
+    else
+        (void)snprintf(why, why_bytes,
+                       "'%s' gave no worker (%s); is it of the same build as this library?",
+                       pool->program, strerror(-rc));
+    return rc == -ESRCH ? -EIO : rc;
+}

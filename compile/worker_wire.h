@@ -1,0 +1,120 @@
+/* worker_wire.h - what the host, the zygote and the compile workers say to one another, as bytes.
+ * Private to compile/.
+ *
+ * A request is a sealed memory file that the host makes; an answer is a memory file of a fixed size
+ * that the host makes and the worker fills. Between them go short messages over sockets that keep
+ * their borders. Of all this an answer is hostile: a worker may have been taken over by what it
+ * compiled. So each byte of it is read once, into memory of the reader's own, and checked. A
+ * request is checked as well, though it comes from a friend.
+ *
+ * Ownership:  a request that was read points into the bytes it was read from.
+ * Threads:    any thread; nothing here waits for anybody.
+ * Bounds:     a request: those of request.h. An answer: MW_WIRE_DIAGNOSTICS_BYTES_MAX of
+ *             diagnostics, and what the host allows of output. */
+#ifndef MW_COMPILE_WORKER_WIRE_H
+#define MW_COMPILE_WORKER_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <millwright/emit.h>
+
+#define MW_WIRE_DIAGNOSTICS_BYTES_MAX (UINT64_C(16) << 20)
+#define MW_WIRE_HEAD_BYTES            40u
+#define MW_WIRE_NAME_BYTES            16u
+#define MW_WIRE_IDENTITY_BYTES_MAX    2048u
+#define MW_WIRE_DESCRIPTORS_MAX       3u
+#define MW_WIRE_CONTROL_FD            3 /* where zygote and worker find their socket */
+#define MW_WIRE_MAGIC                 UINT32_C(0x314d574d)
+
+/* How a worker ends itself where it cannot answer. */
+enum mw_worker_exit {
+    MW_WORKER_EXIT_DONE = 0,
+    MW_WORKER_EXIT_USAGE = 64,
+    MW_WORKER_EXIT_SANDBOX = 81, /* the sandbox could not be entered */
+    MW_WORKER_EXIT_MEMORY,       /* its memory limit is reached */
+    MW_WORKER_EXIT_REQUEST,      /* what it was handed is none of ours */
+    MW_WORKER_EXIT_START         /* no toolchain, or the system has no room */
+};
+
+enum mw_message_kind {
+    MW_MESSAGE_HELLO = 1, /* zygote to host: `identity` */
+    MW_MESSAGE_FORK,      /* host to zygote: one worker, with `scheduling` */
+    MW_MESSAGE_WORKER,    /* zygote to host: `number` is its pid; socket, report, pidfd */
+    MW_MESSAGE_NO_WORKER, /* zygote to host: `number` is the errno */
+    MW_MESSAGE_QUIT,      /* host to zygote */
+    MW_MESSAGE_READY,     /* worker to host: `number` is the bytes of data that it began with */
+    MW_MESSAGE_REQUEST,   /* host to worker: `number`, `scheduling`; request, answer */
+    MW_MESSAGE_ANSWER,    /* worker to host: `number` is the request's */
+};
+
+/* What a thread's worker takes over from it. */
+struct mw_wire_scheduling {
+    int32_t policy; /* SCHED_OTHER, SCHED_BATCH or SCHED_IDLE */
+    int32_t nice;
+    char name[MW_WIRE_NAME_BYTES];
+};
+
+struct mw_message {
+    uint32_t magic;
+    uint32_t kind;
+    uint64_t number;
+    struct mw_wire_scheduling scheduling;
+    char identity[MW_WIRE_IDENTITY_BYTES_MAX]; /* of a hello; not sent with others */
+};
+
+/* What the zygote reports of a worker that has ended, over that worker's own pipe. */
+struct mw_wire_report {
+    int32_t status; /* as wait4 gives it */
+    uint64_t cpu_ns;
+    uint64_t memory_peak_bytes;
+};
+
+/* A request as it was read. */
+struct mw_wire_request {
+    struct mw_compile_request request;
+    const char *fingerprint; /* of the options that the host made of it */
+    uint64_t output_bytes;
+    struct mw_source_file *files; /* the request's, owned */
+    const char **args;            /* the request's, owned */
+};
+
+/* What the worker has to tell beside the bytes. */
+struct mw_wire_outcome {
+    int rc; /* of the compile */
+    uint64_t artifact_bytes;
+};
+
+/* Send `message` with `count` descriptors. Returns 0 or a negative errno; -EPIPE: nobody reads. */
+int mw_message_send(int socket, const struct mw_message *message, const int *descriptors,
+                    size_t count);
+
+/* Receive one with exactly `count` descriptors, close-on-exec, when it has any. `flags` are
+ * recvmsg's. Returns 1, 0 (the other side has closed), or a negative errno: -EAGAIN, -EPROTO. */
+int mw_message_receive(int socket, struct mw_message *message, int *descriptors, size_t count,
+                       int flags);
+
+/* Make a sealed memory file of a request. Returns its descriptor, or a negative errno. */
+int mw_wire_request_make(const struct mw_compile_request *request, const char *fingerprint,
+                         uint64_t output_bytes);
+
+/* Read a request. Returns 0, -EPROTO or -ENOMEM. The fini is due whatever it returned. */
+int mw_wire_request_read(struct mw_wire_request *out, const void *bytes, size_t count);
+void mw_wire_request_fini(struct mw_wire_request *request);
+
+/* Make the file for an answer: empty room for what it may hold, which nobody can make larger or
+ * smaller. Returns its descriptor, or a negative errno. */
+int mw_wire_answer_make(uint64_t output_bytes);
+
+/* Put into it what the compile gave. An artifact over `output_bytes` is left out and `rc` becomes
+ * -E2BIG; diagnostics over their bound are counted as dropped. Returns 0 or a negative errno. */
+int mw_wire_answer_write(int file, uint64_t output_bytes, int rc,
+                         const struct mw_compile_result *result);
+
+/* Take it out again. `result` is empty before, and the caller's to release whatever is returned.
+ * Returns 0, -EPROTO (nonsense) or -ENOMEM. */
+int mw_wire_answer_read(int file, uint64_t output_bytes, struct mw_compile_result *result,
+                        struct mw_wire_outcome *outcome);
+
+#endif

@@ -1,0 +1,475 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "isolate_world.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static struct mw_isolate_stats stats_of(const struct world *world)
+{
+    struct mw_isolate_stats stats;
+
+    mw_isolate_snapshot(world->isolate, &stats);
+    return stats;
+}
+
+/* Breaks when a worker compiles anything else, or otherwise, than this process does. */
+static void isolated_compile_is_that_of_this_process(void **state)
+{
+    const struct trial *const trials[] = {&world_c, &world_cxx, &world_warns, &world_fails};
+
+    for (unsigned emit = 0; emit < MW_EMIT_KINDS; emit++) {
+        struct trial trial = world_c;
+
+        trial.emit = (enum mw_emit_kind)emit;
+        world_check_compiles(*state, &trial);
+    }
+    for (size_t i = 0; i < COUNT(trials); i++)
+        world_check_compiles(*state, trials[i]);
+}
+
+/* Breaks when an answer does not say what the compile used. */
+static void usage_is_told(void **state)
+{
+    struct world_run run = {.world = *state, .trial = &world_c};
+
+    world_compile(&run);
+    assert_int_equal(run.rc, 0);
+    assert_in_range(run.usage.cpu_ns, 1, run.usage.wall_ns * 2);
+    assert_in_range(run.usage.memory_peak_bytes, 1 << 20, 1u << 30);
+    assert_int_equal(run.usage.output_bytes, run.result.artifact_bytes);
+    assert_int_equal(run.usage.hit, MW_LIMIT_NONE);
+    assert_int_equal(run.usage.signal, 0);
+    world_run_fini(&run);
+}
+
+/* Breaks when source that kills the compiler does more than that, or is not told of. */
+static void crash_is_answered_and_the_next_compile_right(void **state)
+{
+    struct world_run run = {.world = *state, .trial = &world_crashes};
+    uint64_t crashed = stats_of(*state).crashed;
+    const struct mw_diagnostic *said;
+
+    world_compile(&run);
+    assert_int_equal(run.rc, 0);
+    assert_false(run.result.ok);
+    assert_null(run.result.artifact);
+    assert_int_equal(run.usage.signal, SIGSEGV);
+    said = diagnostic_find(&run.result.diagnostics, "SIGSEGV");
+    assert_non_null(said);
+    assert_non_null(strstr(said->message, "nest less deeply"));
+    assert_int_equal(stats_of(*state).crashed, crashed + 1);
+    world_run_fini(&run);
+    world_check_compiles(*state, &world_c);
+}
+
+/* Breaks when work without end outlives its deadline, or the answer hides which one that was. */
+static void wall_limit_ends_endless_work(void **state)
+{
+    struct world_run run = {
+        .world = *state, .trial = &world_endless, .limits = {.wall_ns = 300 * WORLD_MS}};
+
+    world_compile(&run);
+    assert_int_equal(run.rc, -ETIMEDOUT);
+    assert_int_equal(run.usage.hit, MW_LIMIT_WALL);
+    assert_int_equal(run.usage.hit_value, run.limits.wall_ns);
+    assert_null(run.result.artifact);
+    world_run_fini(&run);
+}
+
+/* Breaks when CPU time is taken for wall time, or counted in whole seconds. */
+static void cpu_limit_ends_endless_work(void **state)
+{
+    struct world_run run = {
+        .world = *state, .trial = &world_endless, .limits = {.cpu_ns = 200 * WORLD_MS}};
+
+    world_compile(&run);
+    assert_int_equal(run.rc, -EDQUOT);
+    assert_int_equal(run.usage.hit, MW_LIMIT_CPU);
+    assert_int_equal(run.usage.hit_value, run.limits.cpu_ns);
+    assert_in_range(run.usage.cpu_ns, run.limits.cpu_ns, UINT64_C(900) * WORLD_MS);
+    world_run_fini(&run);
+}
+
+/* Breaks when a compile can have more memory than it may, whether it asks for all at once or bit by
+ * bit, or when that is taken for a crash. */
+static void memory_limit_ends_hungry_work(void **state)
+{
+    const struct trial *const trials[] = {&world_hungry, &world_hungry_bit_by_bit};
+
+    for (size_t i = 0; i < COUNT(trials); i++) {
+        struct world_run run = {
+            .world = *state, .trial = trials[i], .limits = {.memory_bytes = 64u << 20}};
+
+        world_compile(&run);
+        assert_int_equal(run.rc, -EDQUOT);
+        assert_int_equal(run.usage.hit, MW_LIMIT_MEMORY);
+        assert_int_equal(run.usage.hit_value, run.limits.memory_bytes);
+        assert_in_range(run.usage.memory_peak_bytes, 1 << 20, 400u << 20);
+        world_run_fini(&run);
+    }
+}
+
+/* Breaks when an artifact over its bound is answered, or one just at the bound is not. */
+static void output_limit_is_exact(void **state)
+{
+    struct world_run run = {.world = *state, .trial = &world_large};
+    uint64_t bytes;
+
+    world_compile(&run);
+    assert_int_equal(run.rc, 0);
+    bytes = run.result.artifact_bytes;
+    world_run_fini(&run);
+
+    run.limits.output_bytes = bytes;
+    world_compile(&run);
+    assert_int_equal(run.rc, 0);
+    assert_int_equal(run.result.artifact_bytes, bytes);
+    world_run_fini(&run);
+
+    run.limits.output_bytes = bytes - 1;
+    world_compile(&run);
+    assert_int_equal(run.rc, -EDQUOT);
+    assert_int_equal(run.usage.hit, MW_LIMIT_OUTPUT);
+    assert_int_equal(run.usage.output_bytes, bytes);
+    assert_null(run.result.artifact);
+    world_run_fini(&run);
+}
+
+/* Breaks when a stop from another thread, or one that came before, does not end the compile. */
+static void stop_ends_a_compile_at_any_time(void **state)
+{
+    struct mw_isolate_stop stop = {0};
+    struct world_run run = {.world = *state, .trial = &world_endless, .stop = &stop};
+    uint64_t stopped = stats_of(*state).stopped;
+    pid_t worker;
+
+    world_begin(&run, "driver-stop");
+    worker = world_worker_await(world_zygote(), "driver-stop");
+    world_cpu_await(worker, 50);
+    mw_isolate_stop(&stop);
+    world_join(&run);
+    assert_int_equal(run.rc, -ECANCELED);
+    assert_true(world_gone_await(worker));
+
+    world_compile(&run); /* it is still set */
+    assert_int_equal(run.rc, -ECANCELED);
+    assert_int_equal(stats_of(*state).stopped, stopped + 2);
+    mw_isolate_stop_fini(&stop);
+
+    run.trial = &world_c; /* and now it is not */
+    world_compile(&run);
+    assert_int_equal(run.rc, 0);
+    assert_true(run.result.ok);
+    mw_isolate_stop_fini(&stop);
+    world_run_fini(&run);
+}
+
+/* Breaks when `top` would show a compile as anything but the thread that drives it. */
+static void worker_has_name_and_nice_of_its_thread(void **state)
+{
+    struct mw_isolate_stop stop = {0};
+    struct world_run run = {.world = *state, .trial = &world_endless, .stop = &stop};
+    int nice_before = getpriority(PRIO_PROCESS, 0);
+    int nice_wanted = nice_before < 19 ? nice_before + 1 : 19;
+    pid_t worker;
+
+    assert_int_equal(setpriority(PRIO_PROCESS, 0, nice_wanted), 0); /* inherited by the thread */
+    world_begin(&run, "driver-named");
+    worker = world_worker_await(world_zygote(), "driver-named");
+    assert_int_equal(getpriority(PRIO_PROCESS, (id_t)worker), nice_wanted);
+    mw_isolate_stop(&stop);
+    world_join(&run);
+    mw_isolate_stop_fini(&stop);
+    (void)setpriority(PRIO_PROCESS, 0, nice_before); /* without privilege it stays */
+}
+
+/* Breaks when a worker that somebody kills hangs its thread, or goes unanswered. */
+static void killed_worker_is_answered(void **state)
+{
+    struct world_run run = {.world = *state, .trial = &world_endless};
+    pid_t worker;
+
+    world_begin(&run, "driver-kill");
+    worker = world_worker_await(world_zygote(), "driver-kill");
+    world_cpu_await(worker, 20);
+    assert_int_equal(kill(worker, SIGKILL), 0);
+    world_join(&run);
+    assert_int_equal(run.rc, 0);
+    assert_false(run.result.ok);
+    assert_int_equal(run.usage.signal, SIGKILL);
+    assert_non_null(diagnostic_find(&run.result.diagnostics, "from outside"));
+    world_run_fini(&run);
+    world_check_compiles(*state, &world_c);
+}
+
+/* Breaks when workers that die while they wait take a request along. */
+static void killed_waiting_workers_are_replaced(void **state)
+{
+    struct world_processes workers = world_children(world_zygote());
+
+    assert_true(workers.count > 0);
+    for (size_t i = 0; i < workers.count; i++)
+        (void)kill(workers.pids[i], SIGKILL);
+    world_check_compiles(*state, &world_c);
+}
+
+/* Breaks when the end of the zygote takes a request along, or the service. */
+static void killed_zygote_is_replaced_and_the_request_tried_again(void **state)
+{
+    struct mw_isolate_stop stop = {0};
+    struct world_run run = {.world = *state, .trial = &world_endless, .stop = &stop};
+    struct mw_isolate_stats before = stats_of(*state);
+    pid_t zygote = world_zygote(), worker;
+
+    world_begin(&run, "driver-zygote");
+    worker = world_worker_await(zygote, "driver-zygote");
+    world_cpu_await(worker, 20);
+    assert_int_equal(kill(zygote, SIGKILL), 0);
+    assert_true(world_gone_await(worker));
+    while (stats_of(*state).retries == before.retries) /* until it is tried again */
+        (void)usleep(10000);
+    worker = world_worker_await(world_zygote(), "driver-zygote");
+    mw_isolate_stop(&stop);
+    world_join(&run);
+    assert_int_equal(run.rc, -ECANCELED);
+    assert_int_equal(stats_of(*state).zygote_restarts, before.zygote_restarts + 1);
+    assert_true(world_gone_await(zygote));
+    mw_isolate_stop_fini(&stop);
+    world_check_compiles(*state, &world_c);
+}
+
+/* Breaks when threads that compile at once get one another's answers. */
+static void threads_compile_at_once(void **state)
+{
+    struct world_run runs[6];
+    struct mw_compile_result here[2];
+    const struct trial *const trials[] = {&world_c, &world_cxx};
+    struct world *world = *state;
+
+    for (size_t i = 0; i < COUNT(runs); i++) {
+        runs[i] = (struct world_run){.world = world, .trial = trials[i % 2]};
+        world_begin(&runs[i], "driver-many");
+    }
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(trial_leaf(mw_compile, world->toolchain, trials[i], &here[i]), 0);
+    for (size_t i = 0; i < COUNT(runs); i++) {
+        world_join(&runs[i]);
+        assert_int_equal(runs[i].rc, 0);
+        assert_int_equal(runs[i].result.artifact_bytes, here[i % 2].artifact_bytes);
+        assert_memory_equal(runs[i].result.artifact, here[i % 2].artifact,
+                            here[i % 2].artifact_bytes);
+        world_run_fini(&runs[i]);
+    }
+    mw_compile_result_fini(&here[0]);
+    mw_compile_result_fini(&here[1]);
+}
+
+/* Breaks when compiles leave a descriptor, a zombie or a process behind. */
+static void many_compiles_leave_nothing(void **state)
+{
+    struct world *world = *state;
+    struct world own = {.toolchain = world->toolchain};
+    struct mw_isolate_options options = world_options(world);
+    size_t descriptors = world_descriptors(), between = 0;
+    struct world_processes workers;
+    struct mw_isolate_stats stats;
+    char why[256] = "";
+    pid_t zygote;
+
+    mw_isolate_free(world->isolate); /* so that ours are the only ones */
+    assert_int_equal(mw_isolate_new(&own.isolate, &options, why, sizeof(why)), 0);
+    zygote = world_zygote();
+    for (unsigned i = 0; i < 300; i++) {
+        struct world_run run = {.world = &own, .trial = &world_warns};
+
+        if (i % 20 == 0)
+            run.trial = &world_crashes;
+        world_compile(&run);
+        assert_int_equal(run.rc, 0);
+        assert_int_equal(run.result.ok, i % 20 != 0);
+        world_run_fini(&run);
+        if (i == 10)
+            between = world_descriptors();
+    }
+    stats = stats_of(&own);
+    assert_int_equal(stats.running, 0);
+    assert_true(world_descriptors() <= between + 2 * 3); /* two more may wait, three each */
+    workers = world_children(zygote);
+    assert_true(workers.count <= 2 + 2); /* those that wait, and those that end */
+    mw_isolate_free(own.isolate);
+    for (size_t i = 0; i < workers.count; i++)
+        assert_int_equal(kill(workers.pids[i], 0), -1);
+    assert_int_equal(world_children(getpid()).count, 0);
+    assert_int_equal(mw_isolate_new(&world->isolate, &options, why, sizeof(why)), 0);
+    assert_in_range(world_descriptors(), 1, descriptors + 2 * 3);
+}
+
+/* The host of host_killed_leaves_no_process: it compiles without end. */
+static void host_run(const struct world *world, int tell)
+{
+    struct world own = {.toolchain = world->toolchain};
+    struct mw_isolate_options options = world_options(world);
+    struct world_run run = {.world = &own, .trial = &world_endless};
+    char why[256] = "";
+    pid_t pids[2];
+
+    if (mw_isolate_new(&own.isolate, &options, why, sizeof(why)))
+        _exit(1);
+    world_begin(&run, "driver-host");
+    pids[0] = world_zygote();
+    pids[1] = world_worker_await(pids[0], "driver-host");
+    world_cpu_await(pids[1], 50);
+    if (write(tell, pids, sizeof(pids)) != sizeof(pids))
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+/* Breaks when anything outlives a host that had no time to end it: the zygote, who waits, and who
+ * is deep in a compile. */
+static void host_killed_leaves_no_process(void **state)
+{
+    struct world_processes workers;
+    int tell[2], status;
+    pid_t host, pids[2];
+
+    assert_int_equal(pipe(tell), 0);
+    host = fork();
+    assert_true(host >= 0);
+    if (host == 0)
+        host_run(*state, tell[1]);
+    close(tell[1]);
+    assert_int_equal(read(tell[0], pids, sizeof(pids)), sizeof(pids));
+    close(tell[0]);
+    workers = world_children(pids[0]);
+    assert_true(workers.count >= 2);
+    assert_int_equal(kill(host, SIGKILL), 0);
+    assert_int_equal(waitpid(host, &status, 0), host);
+    assert_true(world_gone_await(pids[0]));
+    for (size_t i = 0; i < workers.count; i++)
+        assert_true(world_gone_await(workers.pids[i]));
+}
+
+/* Breaks when a forked child of the host would share, or end, its parent's workers. */
+static void forked_child_is_refused(void **state)
+{
+    struct world *world = *state;
+    pid_t child = fork();
+    int status;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct world_run run = {.world = world, .trial = &world_c};
+
+        world_compile(&run);
+        mw_isolate_free(world->isolate);
+        _exit(run.rc == -EOWNERDEAD ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    world_check_compiles(world, &world_c);
+}
+
+/* Breaks when a worker that may be used again is not, or is used too often, or after a fault. */
+static void persistent_worker_is_used_again_until_its_bound(void **state)
+{
+    const struct world *world = *state;
+    struct world own = {.toolchain = world->toolchain};
+    struct mw_isolate_options options = world_options(world);
+    uint64_t began;
+    char why[256] = "";
+
+    options.ready = 1;
+    options.requests_max = 4;
+    assert_int_equal(mw_isolate_new(&own.isolate, &options, why, sizeof(why)), 0);
+    began = stats_of(&own).started;
+    for (unsigned i = 0; i < 2; i++) { /* each compiles once here and once in a worker */
+        world_check_compiles(&own, &world_c);
+        world_check_compiles(&own, &world_fails);
+    }
+    assert_int_equal(stats_of(&own).started, began);
+    world_check_compiles(&own, &world_cxx);
+    assert_int_equal(stats_of(&own).started, began + 1);
+    for (unsigned i = 0; i < 2; i++) {
+        struct world_run run = {.world = &own, .trial = &world_crashes};
+
+        world_compile(&run);
+        assert_int_equal(run.rc, 0);
+        world_run_fini(&run);
+    }
+    world_check_compiles(&own, &world_warns);
+    assert_int_equal(stats_of(&own).started, began + 3);
+    mw_isolate_free(own.isolate);
+}
+
+/* Breaks when a host is not told why isolation does not start. */
+static void start_without_a_worker_says_why(void **state)
+{
+    struct mw_isolate_options options = world_options(*state);
+    struct mw_isolate *isolate = NULL;
+    char why[256] = "";
+
+    options.worker = "/nowhere/millwright-worker";
+    assert_int_equal(mw_isolate_new(&isolate, &options, why, sizeof(why)), -ENOENT);
+    assert_non_null(strstr(why, "/nowhere/millwright-worker"));
+    options.worker = "/bin/true"; /* a program, and not the right one */
+    assert_int_not_equal(mw_isolate_new(&isolate, &options, why, sizeof(why)), 0);
+    assert_non_null(strstr(why, "gave no worker"));
+    options = world_options(*state);
+    options.ready = MW_ISOLATE_READY_MAX + 1;
+    assert_int_equal(mw_isolate_new(&isolate, &options, why, sizeof(why)), -EINVAL);
+    assert_null(isolate);
+}
+
+/* Breaks when a compile of the user's own disk, which a worker cannot see, is tried all the same.
+ */
+static void read_disk_is_refused(void **state)
+{
+    struct trial trial = world_c;
+    struct world_run run = {.world = *state, .trial = &trial};
+
+    trial.read_disk = true;
+    world_compile(&run);
+    assert_int_equal(run.rc, -EINVAL);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(isolated_compile_is_that_of_this_process),
+        cmocka_unit_test(usage_is_told),
+        cmocka_unit_test(crash_is_answered_and_the_next_compile_right),
+        cmocka_unit_test(wall_limit_ends_endless_work),
+        cmocka_unit_test(cpu_limit_ends_endless_work),
+        cmocka_unit_test(memory_limit_ends_hungry_work),
+        cmocka_unit_test(output_limit_is_exact),
+        cmocka_unit_test(stop_ends_a_compile_at_any_time),
+        cmocka_unit_test(worker_has_name_and_nice_of_its_thread),
+        cmocka_unit_test(killed_worker_is_answered),
+        cmocka_unit_test(killed_waiting_workers_are_replaced),
+        cmocka_unit_test(killed_zygote_is_replaced_and_the_request_tried_again),
+        cmocka_unit_test(threads_compile_at_once),
+        cmocka_unit_test(many_compiles_leave_nothing),
+        cmocka_unit_test(host_killed_leaves_no_process),
+        cmocka_unit_test(forked_child_is_refused),
+        cmocka_unit_test(persistent_worker_is_used_again_until_its_bound),
+        cmocka_unit_test(start_without_a_worker_says_why),
+        cmocka_unit_test(read_disk_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, world_setup, world_teardown);
+}

@@ -35,11 +35,10 @@
 #include "worker_pool.h"
 #include "worker_wire.h"
 
-#define LOOK_NS_MIN  MW_NS_PER_MS                /* between two looks at a worker's CPU clock */
-#define REAP_NS_MAX  (UINT64_C(2) * MW_NS_PER_S) /* for the word on how a killed one ended */
-#define BEGUN_NS_MIN (MW_NS_PER_MS / 2) /* of CPU: no request is read and compiled in less */
-#define WORKER_NAME  "millwright-worker"
-#define PATH_BYTES   4096
+#define LOOK_NS_MIN MW_NS_PER_MS                /* between two looks at a worker's CPU clock */
+#define REAP_NS_MAX (UINT64_C(2) * MW_NS_PER_S) /* for the word on how a killed one ended */
+#define WORKER_NAME "millwright-worker"
+#define PATH_BYTES  4096
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -383,7 +382,6 @@ static int attempt(struct call *call)
         return call->answer_file == -ENOMEM ? -ENOMEM : -EAGAIN;
     }
     rc = worker_hand_over(call);
-    mw_worker_pool_refill(isolate->pool, &call->scheduling);
     if (rc == 0) {
         ending = worker_await(call);
         rc = worker_finish(call, ending);
@@ -397,6 +395,8 @@ static int attempt(struct call *call)
         mw_worker_give(isolate->pool, call->worker);
     else
         mw_worker_drop(isolate->pool, call->worker);
+    /* Now, not before: a worker that warms up takes CPU from one that compiles. */
+    mw_worker_pool_refill(isolate->pool, &call->scheduling);
     return rc;
 }
 
@@ -553,8 +553,7 @@ static void usage_of_report(struct call *call)
 /* Somebody killed it while it waited, and it never came to the request. */
 static bool is_unbegun(const struct call *call)
 {
-    return WIFSIGNALED(call->report.status) && WTERMSIG(call->report.status) == SIGKILL &&
-           call->usage->cpu_ns < BEGUN_NS_MIN;
+    return WIFSIGNALED(call->report.status) && !mw_wire_answer_is_begun(call->answer_file);
 }
 
 static int worker_finish(struct call *call, enum ending ending)

@@ -420,6 +420,8 @@ static void request_serve(const struct zygote *zygote, const struct mw_message *
         rc = options_make(&options, &wire);
     if (rc == -EPROTO)
         _exit(MW_WORKER_EXIT_REQUEST);
+    if (mw_wire_answer_begin(descriptors[1]))
+        _exit(MW_WORKER_EXIT_REQUEST);
     if (rc == 0)
         rc = compile(zygote, options, &wire.request, &result);
     if (mw_wire_answer_write(descriptors[1], wire.output_bytes, rc, &result))

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define REQUEST_MAGIC         UINT32_C(0x3152574d)
+#define BEGUN_MAGIC           UINT32_C(0x3142574d)
 #define ANSWER_MAGIC          UINT32_C(0x3141574d)
 #define FINGERPRINT_BYTES_MAX (MW_REQUEST_ARGS_MAX * (MW_REQUEST_ARG_BYTES_MAX + 8u))
 #define COUNT(array)          (sizeof(array) / sizeof((array)[0]))
@@ -367,6 +368,20 @@ int mw_wire_answer_make(uint64_t output_bytes)
 {
     return file_make("millwright-answer",
                      MW_WIRE_HEAD_BYTES + MW_WIRE_DIAGNOSTICS_BYTES_MAX + output_bytes);
+}
+
+int mw_wire_answer_begin(int file)
+{
+    uint32_t magic = BEGUN_MAGIC;
+
+    return pwrite(file, &magic, sizeof(magic), 0) == sizeof(magic) ? 0 : -EIO;
+}
+
+bool mw_wire_answer_is_begun(int file)
+{
+    uint32_t magic = 0;
+
+    return pread(file, &magic, sizeof(magic), 0) == sizeof(magic) && magic != 0;
 }
 
 static uint32_t not_storable_index(const char *text)

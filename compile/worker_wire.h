@@ -14,6 +14,7 @@
 #ifndef MW_COMPILE_WORKER_WIRE_H
 #define MW_COMPILE_WORKER_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -106,6 +107,10 @@ void mw_wire_request_fini(struct mw_wire_request *request);
 /* Make the file for an answer: empty room for what it may hold, which nobody can make larger or
  * smaller. Returns its descriptor, or a negative errno. */
 int mw_wire_answer_make(uint64_t output_bytes);
+
+/* Mark it: from here on a worker that ends has ended over this request. */
+int mw_wire_answer_begin(int file);
+bool mw_wire_answer_is_begun(int file);
 
 /* Put into it what the compile gave. An artifact over `output_bytes` is left out and `rc` becomes
  * -E2BIG; diagnostics over their bound are counted as dropped. Returns 0 or a negative errno. */

@@ -37,17 +37,9 @@
 
 #define LOOK_NS_MIN MW_NS_PER_MS                /* between two looks at a worker's CPU clock */
 #define REAP_NS_MAX (UINT64_C(2) * MW_NS_PER_S) /* for the word on how a killed one ended */
+#define UNBEGUN_MAX (MW_ISOLATE_READY_MAX + 2u)
 #define WORKER_NAME "millwright-worker"
 #define PATH_BYTES  4096
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 struct mw_isolate {
     /* Immutable once made. */
@@ -96,6 +88,7 @@ static int guards_check(struct mw_isolate *isolate, bool unguarded, char *why, s
 static int program_find(const char *given, char path[PATH_BYTES], char *why, size_t why_bytes);
 static void scheduling_read(struct mw_wire_scheduling *scheduling);
 static int stop_open(struct mw_isolate_stop *stop);
+static int attempts(struct call *call);
 static int attempt(struct call *call);
 static int worker_hand_over(struct call *call);
 static enum ending worker_await(struct call *call);
@@ -111,8 +104,10 @@ int mw_isolate_new(struct mw_isolate **out, const struct mw_isolate_options *opt
     struct mw_worker_pool_options pool = {.reuse = options->requests_max > 0};
     struct mw_isolate *isolate = NULL;
     char program[PATH_BYTES];
-    int rc = options_check(options, why, why_bytes);
+    int rc;
 
+    (void)snprintf(why, why_bytes, "out of memory");
+    rc = options_check(options, why, why_bytes);
     if (rc == 0)
         rc = mw_process_watch();
     if (rc == 0)
@@ -197,23 +192,23 @@ int mw_isolate_compile(struct mw_isolate *isolate, const struct mw_options *opti
         call.deadline_ns = UINT64_MAX;
     scheduling_read(&call.scheduling);
     call.stop = stop_open(stop);
+    if (stop && atomic_load_explicit(&stop->state, memory_order_relaxed)) {
+        atomic_fetch_add_explicit(&isolate->stopped, 1, memory_order_relaxed);
+        return -ECANCELED;
+    }
     call.request_file =
         mw_wire_request_make(request, mw_options_fingerprint(options), call.limits.output_bytes);
     if (call.stop == -EMFILE || call.request_file < 0) {
         rc = call.request_file == -ENOMEM ? -ENOMEM : -EAGAIN;
     } else {
-        rc = attempt(&call);
-        if (rc == -ESRCH) {
-            atomic_fetch_add_explicit(&isolate->retries, 1, memory_order_relaxed);
-            rc = attempt(&call);
-        }
+        rc = attempts(&call);
     }
     if (call.request_file >= 0)
         close(call.request_file);
     if (rc)
         mw_compile_result_fini(result);
     usage->wall_ns = mw_clock_ns() - call.begin_ns;
-    return rc == -ESRCH ? -EAGAIN : rc;
+    return rc;
 }
 
 void mw_isolate_snapshot(struct mw_isolate *isolate, struct mw_isolate_stats *stats)
@@ -357,12 +352,31 @@ static void scheduling_read(struct mw_wire_scheduling *scheduling)
 
 /* ---- one attempt ---- */
 
+/* Whoever was killed while it waited has not seen the request: there may be as many as wait. */
+static int attempts(struct call *call)
+{
+    unsigned lost = 0, unbegun = 0;
+    int rc;
+
+    do {
+        rc = attempt(call);
+        lost += rc == -ENOLINK;
+        unbegun += rc == -ESRCH;
+        if (lost == 1 && rc == -ENOLINK)
+            atomic_fetch_add_explicit(&call->isolate->retries, 1, memory_order_relaxed);
+    } while ((rc == -ENOLINK && lost < 2) || (rc == -ESRCH && unbegun < UNBEGUN_MAX));
+    if (rc == -EPERM)
+        return -EIO;
+    return rc == -ESRCH || rc == -ENOLINK ? -EAGAIN : rc;
+}
+
 static bool is_over(const struct call *call)
 {
     return mw_clock_ns() >= call->deadline_ns;
 }
 
-/* Returns as mw_isolate_compile, or -ESRCH: lost with its zygote. */
+/* Returns as mw_isolate_compile, -ESRCH (the worker ended before it began), or -ENOLINK (it was
+ * lost with its zygote). */
 static int attempt(struct call *call)
 {
     struct mw_isolate *isolate = call->isolate;
@@ -411,30 +425,39 @@ static uint64_t clock_ns(clockid_t clock)
 
 /* From outside, so that the worker need not be able to. A worker that is used again keeps room
  * above, for a later request may have more. */
-static void limits_set(const struct call *call)
+static int limits_set(const struct call *call)
 {
     const struct call *c = call;
+    const uint64_t data = c->worker->data_bytes; /* 0: its data cannot be counted */
     const struct {
         int resource;
         rlim_t value;
     } limits[] = {
-        {RLIMIT_DATA, SANITIZED ? RLIM_INFINITY : c->worker->data_bytes + c->limits.memory_bytes},
+        {RLIMIT_DATA, data > 0 ? data + c->limits.memory_bytes : RLIM_INFINITY},
         /* The driver looks at the clock; this is for when the driver cannot. */
         {RLIMIT_CPU, (c->cpu_begin_ns + c->limits.cpu_ns) / MW_NS_PER_S + 2},
         {RLIMIT_FSIZE, MW_WIRE_HEAD_BYTES + MW_WIRE_DIAGNOSTICS_BYTES_MAX + c->limits.output_bytes},
     };
 
     if (!(c->isolate->guards & MW_GUARD_LIMITS))
-        return;
+        return 0;
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        rlim_t most = c->isolate->requests_max ? RLIM_INFINITY : limits[i].value;
-        struct rlimit limit = {.rlim_cur = limits[i].value, .rlim_max = most};
+        __rlimit_resource_t resource = (__rlimit_resource_t)limits[i].resource;
+        struct rlimit now, limit = {.rlim_cur = limits[i].value, .rlim_max = limits[i].value};
 
-        (void)prlimit(c->worker->pid, (__rlimit_resource_t)limits[i].resource, &limit, NULL);
+        if (prlimit(c->worker->pid, resource, NULL, &now) < 0)
+            return -errno;
+        if (c->isolate->requests_max > 0 || limit.rlim_max > now.rlim_max)
+            limit.rlim_max = now.rlim_max;
+        if (limit.rlim_cur > limit.rlim_max)
+            limit.rlim_cur = limit.rlim_max;
+        if (prlimit(c->worker->pid, resource, &limit, NULL) < 0)
+            return -errno;
     }
+    return 0;
 }
 
-/* Returns 0 or -ESRCH: it is dead already. */
+/* Returns 0, -ESRCH (it is dead already), or -EPERM (this process may not set its limits). */
 static int worker_hand_over(struct call *call)
 {
     struct mw_message message = {.magic = MW_WIRE_MAGIC,
@@ -442,11 +465,14 @@ static int worker_hand_over(struct call *call)
                                  .number = ++call->worker->requests,
                                  .scheduling = call->scheduling};
     int descriptors[] = {call->request_file, call->answer_file};
+    int rc;
 
     if (clock_getcpuclockid(call->worker->pid, &call->clock) ||
         (call->cpu_begin_ns = clock_ns(call->clock)) == 0)
         return -ESRCH;
-    limits_set(call);
+    rc = limits_set(call);
+    if (rc)
+        return rc;
     return mw_message_send(call->worker->socket, &message, descriptors, 2) ? -ESRCH : 0;
 }
 
@@ -578,7 +604,7 @@ static int worker_finish(struct call *call, enum ending ending)
         atomic_fetch_add_explicit(&isolate->stopped, 1, memory_order_relaxed);
         return -ECANCELED;
     case LOST:
-        return -ESRCH;
+        return mw_wire_answer_is_begun(call->answer_file) ? -ENOLINK : -ESRCH;
     case NONSENSE:
         break;
     }

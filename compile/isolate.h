@@ -5,9 +5,11 @@
  * registered) forks workers ahead of their use. A lane thread takes one, hands it the request,
  * waits for its answer on a pidfd, kills it at a limit or when told to, and reaps it. The leaf
  * stays the lane thread's: its cap, queue and audit hold unchanged, and the worker has that
- * thread's name and scheduling. The zygote never sees a request. When the zygote ends unexpectedly
- * it is started again; a leaf whose worker was lost that way, and not by a fault of its own, is
- * tried once more. All of them end when their pipe to this process closes, also after kill -9.
+ * thread's name and scheduling (as far as the system lets it: without privilege a nice value only
+ * rises, so threads that compile should be equally nice). The zygote never sees a request. When the
+ * zygote ends unexpectedly it is started again; a leaf whose worker was lost that way, and not by a
+ * fault of its own, is tried once more. All of them end when their pipe to this process closes,
+ * also after kill -9.
  *
  * Ownership:  the toolchain is the caller's and outlives it.
  * Threads:    compile from any number of threads at once; each call blocks its thread.
@@ -67,10 +69,13 @@ int mw_isolate_new(struct mw_isolate **out, const struct mw_isolate_options *opt
 /* End the zygote and the waiting workers. Nobody may be in compile. NULL is fine. Blocks. */
 void mw_isolate_free(struct mw_isolate *isolate);
 
-/* As mw_compile, in a worker. `usage` is filled whatever is returned.
+/* As mw_compile, in a worker. `usage` is filled whatever is returned; `options` were made of this
+ * request. request->cancelled is not asked: use `stop`.
  * Returns 0 (the compiler ran, or crashed on this source: then ok is false and the diagnostics say
  * so), -ETIMEDOUT (wall), -EDQUOT (cpu, memory or output: usage->hit says which), -ECANCELED
- * (stopped), -EAGAIN (no worker could be had), -ENOMEM, or -EIO (the worker answered nonsense).
+ * (stopped), -EAGAIN (no worker could be had), -ENOMEM, -EINVAL (read_disk: a worker sees
+ * no disk), -EOWNERDEAD (in a forked child of the process that made it), or -EIO (the worker
+ * answered nonsense).
  * Runs on: any thread; the worker takes its name and scheduling. Blocks. */
 int mw_isolate_compile(struct mw_isolate *isolate, const struct mw_options *options,
                        const struct mw_compile_request *request, const struct mw_limits *limits,

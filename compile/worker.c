@@ -46,6 +46,27 @@
 #define WAITING_NAME       "mw-worker" /* of one that no thread drives yet */
 #define NS_PER_S           UINT64_C(1000000000)
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+/* The environment is empty, so a sanitizer's options stand here: a fault ends the process as it
+ * would end any other, and the sandbox keeps the leak check from stopping it. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "handle_segv=0:handle_abort=0:detect_leaks=0:allocator_may_return_null=1";
+}
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "handle_segv=0:handle_abort=0:report_bugs=0";
+}
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 struct child {
     pid_t pid;
     int report; /* where its end is told */
@@ -162,7 +183,7 @@ static int zygote_begin(struct zygote *zygote, pid_t host)
     if (zygote->host < 0 || zygote->signals < 0 || getppid() != host)
         return MW_WORKER_EXIT_START;
     stack_grow();
-    if (mw_compile_init() || mw_toolchain_new(&zygote->toolchain))
+    if (chdir("/") < 0 || mw_compile_init() || mw_toolchain_new(&zygote->toolchain))
         return MW_WORKER_EXIT_START;
     /* Workers inherit what clang is told here: that it need start no thread for want of stack.
      * Where the stack cannot be had, deep sources end their worker a little earlier. */
@@ -331,13 +352,14 @@ static void sandbox_enter(const struct zygote *zygote)
         _exit(MW_WORKER_EXIT_SANDBOX);
 }
 
-/* The bytes of data in use, from /proc/self/statm: what RLIMIT_DATA counts. */
+/* The bytes of data in use, from /proc/self/statm: what RLIMIT_DATA counts. 0 when that tells
+ * nothing, because a sanitizer has terabytes of it. */
 static uint64_t data_bytes_read(int statm)
 {
     char text[128] = "";
     unsigned long data = 0;
 
-    if (statm < 0 || pread(statm, text, sizeof(text) - 1, 0) <= 0 ||
+    if (SANITIZED || statm < 0 || pread(statm, text, sizeof(text) - 1, 0) <= 0 ||
         sscanf(text, "%*u %*u %*u %*u %*u %lu", &data) != 1)
         return 0;
     return (uint64_t)data * (uint64_t)sysconf(_SC_PAGESIZE);

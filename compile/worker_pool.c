@@ -2,7 +2,8 @@
  *
  * 1. `asked` counts the workers that the zygote still owes. Whoever needs one asks so that ready
  *    and owed ones suffice for all who wait, and then listens; who hears of a worker puts it on the
- *    list, for whomever.
+ *    list, for whomever. So who lets go of the lock and leaves something that another waits for
+ *    wakes one of those, and that one the next: what they poll may have been said to somebody else.
  * 2. A zygote that ends takes its workers along, and what it owed is forgotten; the next who needs
  *    a worker starts another zygote. Who still polls a dead one's socket holds a reference to it.
  * 3. Nothing is killed by its number but through a pidfd. */
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -49,6 +51,7 @@ struct mw_worker_pool {
     uint64_t started, zygotes;
     uint64_t failures; /* times that the zygote said no */
     int failure;       /* the errno of the last */
+    int wake;          /* eventfd: something may be there for who waits; immutable */
 };
 
 static int zygote_start(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
@@ -59,6 +62,7 @@ static void workers_ask(struct mw_worker_pool *pool, unsigned ready,
                         const struct mw_wire_scheduling *scheduling) MW_REQUIRES(pool->lock);
 static int worker_get(struct mw_worker_pool *pool, const struct mw_wire_scheduling *scheduling,
                       uint64_t deadline_ns, int stop, struct mw_worker **out);
+static void others_wake(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
 static int worker_await_ready(struct mw_worker *worker, uint64_t deadline_ns, int stop);
 static void worker_close(struct mw_worker *worker);
 static int first_worker_check(struct mw_worker_pool *pool, char *why, size_t why_bytes);
@@ -67,12 +71,16 @@ int mw_worker_pool_new(struct mw_worker_pool **out, const struct mw_worker_pool_
                        char *why, size_t why_bytes)
 {
     struct mw_worker_pool *pool = calloc(1, sizeof(*pool));
-    int rc = pool ? mw_mutex_init(&pool->lock) : -ENOMEM;
+    int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = !pool ? -ENOMEM : wake < 0 ? -errno : mw_mutex_init(&pool->lock);
 
     if (rc) {
+        if (wake >= 0)
+            close(wake);
         free(pool);
         return rc;
     }
+    pool->wake = wake;
     pool->options = *options;
     pool->program = strdup(options->program);
     pool->identity = strdup(options->identity);
@@ -110,6 +118,7 @@ void mw_worker_pool_free(struct mw_worker_pool *pool)
     }
     mw_mutex_unlock(&pool->lock);
     mw_mutex_fini(&pool->lock);
+    close(pool->wake);
     free(pool->program);
     free(pool->identity);
     free(pool);
@@ -128,6 +137,7 @@ void mw_worker_pool_abandon(struct mw_worker_pool *pool)
         pool->zygote->references = 1;
         zygote_release(pool->zygote);
     }
+    close(pool->wake);
     free(pool->program);
     free(pool->identity);
     free(pool);
@@ -163,6 +173,7 @@ void mw_worker_pool_refill(struct mw_worker_pool *pool, const struct mw_wire_sch
         zygote_listen(pool);
     if (pool->zygote)
         workers_ask(pool, wanted, scheduling);
+    others_wake(pool);
     mw_mutex_unlock(&pool->lock);
 }
 
@@ -193,6 +204,7 @@ void mw_worker_give(struct mw_worker_pool *pool, struct mw_worker *worker)
         if (!pool->first)
             pool->end = &worker->next;
         pool->first = worker;
+        others_wake(pool);
     }
     mw_mutex_unlock(&pool->lock);
     if (!kept)
@@ -242,6 +254,7 @@ void mw_worker_pool_snapshot(struct mw_worker_pool *pool, struct mw_isolate_stat
     stats->started = pool->started;
     stats->zygote_restarts = pool->zygotes - 1;
     stats->zygote_rss_bytes = pool->zygote ? rss_bytes(pool->zygote->pid) : 0;
+    others_wake(pool);
     mw_mutex_unlock(&pool->lock);
 }
 
@@ -314,6 +327,11 @@ static int zygote_start(struct mw_worker_pool *pool)
     }
     if (rc == 0)
         rc = zygote_spawn(pool, sockets[1], &zygote->pid);
+    if (rc == 0) {
+        zygote->pidfd = (int)syscall(SYS_pidfd_open, zygote->pid, 0);
+        if (zygote->pidfd < 0)
+            rc = -errno; /* without its socket it ends */
+    }
     if (sockets[1] >= 0)
         close(sockets[1]);
     if (rc) {
@@ -324,7 +342,6 @@ static int zygote_start(struct mw_worker_pool *pool)
     }
     zygote->references = 1;
     zygote->socket = sockets[0];
-    zygote->pidfd = (int)syscall(SYS_pidfd_open, zygote->pid, 0);
     pool->zygote = zygote;
     pool->asked = 0;
     pool->zygotes++;
@@ -335,6 +352,7 @@ static int zygote_start(struct mw_worker_pool *pool)
 static void zygote_forget(struct mw_worker_pool *pool)
 {
     struct mw_zygote *zygote = pool->zygote;
+    siginfo_t ended;
 
     while (pool->first) {
         struct mw_worker *worker = pool->first;
@@ -346,10 +364,9 @@ static void zygote_forget(struct mw_worker_pool *pool)
     pool->end = &pool->first;
     pool->ready = pool->asked = 0;
     pool->zygote = NULL;
-    if (zygote->pidfd >= 0)
-        (void)syscall(SYS_pidfd_send_signal, zygote->pidfd, SIGKILL, NULL, 0);
+    (void)syscall(SYS_pidfd_send_signal, zygote->pidfd, SIGKILL, NULL, 0);
     /* A host that waits for any child may have been faster: then there is nothing to wait for. */
-    while (waitpid(zygote->pid, NULL, 0) < 0 && errno == EINTR)
+    while (waitid(P_PIDFD, (id_t)zygote->pidfd, &ended, WEXITED) < 0 && errno == EINTR)
         ;
     (void)shutdown(zygote->socket, SHUT_RDWR); /* wakes who polls it */
     zygote_release(zygote);
@@ -361,8 +378,7 @@ static void zygote_release(struct mw_zygote *zygote)
     if (--zygote->references > 0)
         return;
     close(zygote->socket);
-    if (zygote->pidfd >= 0)
-        close(zygote->pidfd);
+    close(zygote->pidfd);
     free(zygote);
 }
 
@@ -459,20 +475,33 @@ static struct mw_worker *ready_pop(struct mw_worker_pool *pool) MW_REQUIRES(pool
     return worker;
 }
 
+/* Something was said, and whoever it is for may not have heard it. */
+static void others_wake(struct mw_worker_pool *pool)
+{
+    uint64_t one = 1;
+
+    if (pool->waiting > 0 && write(pool->wake, &one, sizeof(one)) < 0)
+        assert(errno == EAGAIN); /* it is full, so it is readable */
+}
+
 /* Let go of the lock until the zygote says something. Returns 0, -ETIMEDOUT, -ECANCELED. */
 static int zygote_await(struct mw_worker_pool *pool, uint64_t deadline_ns, int stop)
     MW_REQUIRES(pool->lock)
 {
     struct mw_zygote *zygote = pool->zygote;
     struct pollfd polls[] = {{.fd = zygote->socket, .events = POLLIN},
-                             {.fd = stop, .events = POLLIN}};
+                             {.fd = stop, .events = POLLIN},
+                             {.fd = pool->wake, .events = POLLIN}};
+    uint64_t wakes;
     int rc;
 
     zygote->references++;
     mw_mutex_unlock(&pool->lock);
-    rc = until_readable(polls, 2, deadline_ns);
+    rc = until_readable(polls, 3, deadline_ns);
     mw_mutex_lock(&pool->lock);
     zygote_release(zygote);
+    if (read(pool->wake, &wakes, sizeof(wakes)) < 0)
+        assert(errno == EAGAIN);
     return rc == 0 && polls[1].revents ? -ECANCELED : rc;
 }
 
@@ -504,6 +533,7 @@ static int worker_get(struct mw_worker_pool *pool, const struct mw_wire_scheduli
         }
     }
     pool->waiting--;
+    others_wake(pool);
     mw_mutex_unlock(&pool->lock);
     if (*out)
         return 0;
@@ -513,17 +543,16 @@ static int worker_get(struct mw_worker_pool *pool, const struct mw_wire_scheduli
 /* Returns 0; -ESRCH (it is dead), -ETIMEDOUT, -ECANCELED. */
 static int worker_await_ready(struct mw_worker *worker, uint64_t deadline_ns, int stop)
 {
-    struct mw_wire_report report;
     int rc = 0;
 
     while (rc == 0) {
         struct pollfd polls[] = {{.fd = worker->socket, .events = POLLIN},
-                                 {.fd = worker->report, .events = POLLIN},
+                                 {.fd = worker->pidfd, .events = POLLIN},
                                  {.fd = stop, .events = POLLIN}};
         struct mw_message message;
         int got;
 
-        if (mw_worker_report(worker, &report) != -EAGAIN)
+        if (poll(&polls[1], 1, 0) > 0)
             return -ESRCH;
         if (worker->is_ready)
             return 0;

@@ -27,7 +27,7 @@ struct mw_worker {
     int report; /* how it ended, told by the zygote */
     int pidfd;
     bool is_ready;
-    uint64_t data_bytes; /* when it began to wait */
+    uint64_t data_bytes; /* of RLIMIT_DATA, when it began to wait; 0: not to be told */
     unsigned requests;   /* handed to it */
 };
 

@@ -18,6 +18,15 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 static struct mw_isolate_stats stats_of(const struct world *world)
 {
     struct mw_isolate_stats stats;
@@ -110,6 +119,8 @@ static void memory_limit_ends_hungry_work(void **state)
 {
     const struct trial *const trials[] = {&world_hungry, &world_hungry_bit_by_bit};
 
+    if (SANITIZED) /* there the memory of a process cannot be limited */
+        skip();
     for (size_t i = 0; i < COUNT(trials); i++) {
         struct world_run run = {
             .world = *state, .trial = trials[i], .limits = {.memory_bytes = 64u << 20}};
@@ -252,10 +263,11 @@ static void killed_zygote_is_replaced_and_the_request_tried_again(void **state)
     world_check_compiles(*state, &world_c);
 }
 
-/* Breaks when threads that compile at once get one another's answers. */
+/* Breaks when threads that compile at once get one another's answers, or one that waits for a
+ * worker sleeps on while another has heard of it. */
 static void threads_compile_at_once(void **state)
 {
-    struct world_run runs[6];
+    struct world_run runs[12];
     struct mw_compile_result here[2];
     const struct trial *const trials[] = {&world_c, &world_cxx};
     struct world *world = *state;
@@ -397,11 +409,10 @@ static void persistent_worker_is_used_again_until_its_bound(void **state)
     options.requests_max = 4;
     assert_int_equal(mw_isolate_new(&own.isolate, &options, why, sizeof(why)), 0);
     began = stats_of(&own).started;
-    for (unsigned i = 0; i < 2; i++) { /* each compiles once here and once in a worker */
-        world_check_compiles(&own, &world_c);
-        world_check_compiles(&own, &world_fails);
-    }
+    for (unsigned i = 0; i < 3; i++)
+        world_check_compiles(&own, i == 1 ? &world_fails : &world_c);
     assert_int_equal(stats_of(&own).started, began);
+    world_check_compiles(&own, &world_warns); /* its fourth and last */
     world_check_compiles(&own, &world_cxx);
     assert_int_equal(stats_of(&own).started, began + 1);
     for (unsigned i = 0; i < 2; i++) {

@@ -1,3 +1,4 @@
+mw_test(pools clock LINK millwright SOURCES pools/support.c)
 mw_test(pools cpus LINK millwright)
 target_include_directories(pools_cpus_test PRIVATE ${PROJECT_SOURCE_DIR}/pools)
 mw_test(pools error LINK millwright)

@@ -117,7 +117,7 @@ static bool is_mostly_near(const struct tally *tally)
 }
 
 /* Breaks when the rate is wrong, an anchor is taken badly or used for too long, or one thread uses
- * what is another's. */
+
 static void near_clock_stays_near(void **state)
 {
     struct tally tally = tally_of(near_clock);

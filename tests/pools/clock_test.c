@@ -116,8 +116,7 @@ static bool is_mostly_near(const struct tally *tally)
     return tally->near * 100 >= tally->reads * MOSTLY;
 }
 
-/* Breaks when the rate is wrong, an anchor is taken badly or used for too long, or one thread uses
-
+/* Breaks when the rate is wrong, or an anchor is taken badly or used for too long. */
 static void near_clock_stays_near(void **state)
 {
     struct tally tally = tally_of(near_clock);

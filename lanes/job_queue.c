@@ -41,71 +41,34 @@ void job_queue_fini(struct job_queue *queue)
     queue->shares = NULL;
 }
 
-bool job_queue_fits(const struct job_queue *queue, const struct mw_job *job)
+void job_queue_push(struct job_queue *queue, struct mw_job *oldest, struct mw_job *newest,
+                    unsigned count)
 {
-    return (unsigned)job->priority < MW_JOB_PRIORITIES && job->tenant < queue->tenants_max;
-}
+    struct job_class *class = &queue->classes[oldest->priority];
+    struct job_share *share = &class->shares[oldest->tenant];
 
-void job_queue_push(struct job_queue *queue, struct mw_job *job)
-{
-    struct job_class *class = &queue->classes[job->priority];
-    struct job_share *share = &class->shares[job->tenant];
-
-    job->next = NULL;
-    job->prev = share->tail;
+    newest->next = NULL;
+    oldest->prev = share->tail;
     if (share->tail != NULL)
-        share->tail->next = job;
+        share->tail->next = oldest;
     else
-        share->head = job;
-    share->tail = job;
-    class->queued++;
-    queue->queued++;
+        share->head = oldest;
+    share->tail = newest;
+    class->queued += count;
+    queue->queued += count;
     if (!share->listed && queue->tenants_max > 1)
         share_list(class, share);
 }
 
-struct mw_job *job_queue_take(struct job_queue *queue)
+struct mw_job *job_queue_choose(struct job_queue *queue)
 {
-    struct job_class *class;
-    struct mw_job *job;
+    struct job_class *class = class_next(queue);
 
-    if (queue->queued == 0)
-        return NULL;
-    class = class_next(queue);
-    job = (queue->tenants_max > 1 ? share_next(class) : class->shares)->head;
-    job_queue_remove(queue, job);
-    return job;
+    return (queue->tenants_max > 1 ? share_next(class) : class->shares)->head;
 }
 
-void job_queue_remove(struct job_queue *queue, struct mw_job *job)
+void job_queue_debit(struct job_class *class, struct job_share *share, uint64_t run_ns)
 {
-    struct job_class *class = &queue->classes[job->priority];
-    struct job_share *share = &class->shares[job->tenant];
-
-    if (job->prev != NULL)
-        job->prev->next = job->next;
-    else
-        share->head = job->next;
-    if (job->next != NULL)
-        job->next->prev = job->prev;
-    else
-        share->tail = job->prev;
-    job->prev = NULL;
-    job->next = NULL;
-    queue->queued--;
-    class->queued--;
-    if (class->queued == 0)
-        class->passes = 0;
-}
-
-void job_queue_charge(struct job_queue *queue, enum mw_job_priority priority, uint32_t tenant,
-                      uint64_t run_ns)
-{
-    struct job_class *class = &queue->classes[priority];
-    struct job_share *share = &class->shares[tenant];
-
-    if (queue->tenants_max == 1)
-        return;
     share->credit_ns -= (int64_t)(run_ns < CHARGE_NS_MAX ? run_ns : CHARGE_NS_MAX);
     if (share->credit_ns < -(int64_t)CHARGE_NS_MAX)
         share->credit_ns = -(int64_t)CHARGE_NS_MAX;

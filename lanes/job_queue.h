@@ -56,21 +56,81 @@ int job_queue_init(struct job_queue *queue, unsigned tenants_max);
 void job_queue_fini(struct job_queue *queue);
 
 /* Whether the job's priority and tenant are within bounds. */
-bool job_queue_fits(const struct job_queue *queue, const struct mw_job *job);
+static inline bool job_queue_fits(const struct job_queue *queue, const struct mw_job *job);
 
-void job_queue_push(struct job_queue *queue, struct mw_job *job);
+/* Queue `count` jobs of one priority and tenant: from `oldest` to `newest` by `next`, and back by
+ * `prev`. */
+void job_queue_push(struct job_queue *queue, struct mw_job *oldest, struct mw_job *newest,
+                    unsigned count);
 
 /* Take the next job out; NULL when there is none. */
-struct mw_job *job_queue_take(struct job_queue *queue);
+static inline struct mw_job *job_queue_take(struct job_queue *queue);
 
 /* Take this job out, wherever it stands. */
-void job_queue_remove(struct job_queue *queue, struct mw_job *job);
+static inline void job_queue_remove(struct job_queue *queue, struct mw_job *job);
 
 /* A job of this tenant and class has run for so long. */
-void job_queue_charge(struct job_queue *queue, enum mw_job_priority priority, uint32_t tenant,
-                      uint64_t run_ns);
+static inline void job_queue_charge(struct job_queue *queue, enum mw_job_priority priority,
+                                    uint32_t tenant, uint64_t run_ns);
 
 /* When the job was queued that has waited longest; UINT64_MAX when none waits. */
 uint64_t job_queue_oldest_ns(const struct job_queue *queue);
+
+/* ---- what each job passes through, and the usual case: one tenant, and one class has all ---- */
+
+struct mw_job *job_queue_choose(struct job_queue *queue); /* the queue is not empty */
+void job_queue_debit(struct job_class *class, struct job_share *share, uint64_t run_ns);
+
+static inline bool job_queue_fits(const struct job_queue *queue, const struct mw_job *job)
+{
+    return (unsigned)job->priority < MW_JOB_PRIORITIES && job->tenant < queue->tenants_max;
+}
+
+static inline struct mw_job *job_queue_take(struct job_queue *queue)
+{
+    struct job_class *usual = &queue->classes[MW_JOB_NORMAL];
+    struct mw_job *job;
+
+    if (queue->queued == 0)
+        return NULL;
+    if (queue->tenants_max == 1 && usual->queued == queue->queued) {
+        usual->passes = 0;
+        job = usual->shares->head;
+    } else {
+        job = job_queue_choose(queue);
+    }
+    job_queue_remove(queue, job);
+    return job;
+}
+
+static inline void job_queue_remove(struct job_queue *queue, struct mw_job *job)
+{
+    struct job_class *class = &queue->classes[job->priority];
+    struct job_share *share = &class->shares[job->tenant];
+
+    if (job->prev != NULL)
+        job->prev->next = job->next;
+    else
+        share->head = job->next;
+    if (job->next != NULL)
+        job->next->prev = job->prev;
+    else
+        share->tail = job->prev;
+    job->prev = NULL;
+    job->next = NULL;
+    queue->queued--;
+    class->queued--;
+    if (class->queued == 0)
+        class->passes = 0;
+}
+
+static inline void job_queue_charge(struct job_queue *queue, enum mw_job_priority priority,
+                                    uint32_t tenant, uint64_t run_ns)
+{
+    struct job_class *class = &queue->classes[priority];
+
+    if (queue->tenants_max > 1)
+        job_queue_debit(class, &class->shares[tenant], run_ns);
+}
 
 #endif

@@ -3,27 +3,34 @@
  * differs between the two runners.
  *
  * A loop is *coming* from when it was started or woken until it first looks at the queue. It stands
- * for one job; so a loop is brought only when more jobs wait than loops are coming. Of parked
- * threads only one is woken at a time; once it has arrived it brings the next if jobs still wait.
+ * for one job; so a loop is brought only when more jobs wait than loops are coming. Threads grow in
+ * a chain: a submitter brings a loop only while none is coming; whoever arrives brings the next if
+ * jobs still wait.
+ *
+ * While leaves are *brief*, shorter than what two loops lose by sharing the queue, one loop does
+ * all: the others park, and one of them *stands by*: it wakes up by itself now and then. When jobs
+ * wait and none was taken since, the loop that is active sits in a leaf that is not brief, and the
+ * standby takes over. So the price of a mistake is one STANDBY_NS_MAX.
  *
  * Submitters do not contend with loops. They post to an *inbox*, a stack that one compare-and-swap
  * pushes on, and loops move what is there to the queue under the lock; the queue then says which
  * job is next, and each loop takes one at a time. The inbox is *open* as long as a submitter has
- * nothing to bring: all loops are active and will look again, or one was woken and will bring the
- * next. Else it is SHUT: the word itself sends submitters to the lock, where they queue the job and
- * bring a loop. A loop that would end shuts the inbox in the same exchange in which it looks into
- * it for the last time, so no job is posted between that look and the end, and no fence is needed.
- * The push is also the last that a submitter does to the lane: whoever sees that job done may free
- * the lane at once.
+ * nothing to bring: all loops are active and will look again, or one is coming and will bring the
+ * next, or one is active while another stands by. Else it is SHUT: the word itself sends submitters
+ * to the lock, where they queue the job and bring a loop. A loop that would end shuts the inbox in
+ * the same exchange in which it looks into it for the last time, so no job is posted between that
+ * look and the end, and no fence is needed. The push is also the last that a submitter does to the
+ * lane: whoever sees that job done may free the lane at once.
  *
  * Invariants, whenever the lock is free (lane_check):
  *  1. A queued or posted job always has an active loop that will look for it.
  *  2. busy <= active <= cap, and coming <= active.
- *  3. The inbox is open only while active = cap, or a parked thread was woken and has not come, or
- *     a loop spins.
+ *  3. The inbox is open only while active = cap; or, on threads of the lane's own, while a loop is
+ *     coming, or one is active and a thread stands by.
  *  4. Dedicated: parked + active <= threads. Pool: threads = 0, nothing is parked.
- *  5. Of a parked thread and its wake-up at most one is in flight (`waking`). The call is nobody's
- *     in particular: the first thread that comes back to the lock takes it.
+ *  5. At most LANE_CALLS_MAX parked threads are called and have not come (`calls`), one while
+ *     leaves are brief. A call is nobody's in particular: the first thread that comes back to the
+ *     lock takes it.
  *  6. fn() and done() are called without the lock. Before done(), the job has left the lane: it is
  *     counted, marked idle and its `lane` is NULL. After done() the lane does not touch it.
  *  7. A loop is active while it calls done(), and mw_lane_free waits until none is; mw_lane_cancel
@@ -48,11 +55,8 @@
 
 #include "lane_internal.h"
 
-/* Two words that the inbox may hold instead of a job. */
-static struct mw_job shut_word;
-static struct mw_job closed_word;
-#define SHUT   (&shut_word)
-#define CLOSED (&closed_word)
+struct mw_job lane_shut_word;
+struct mw_job lane_closed_word;
 
 static int options_fill(struct mw_lane_options *filled, const struct mw_lane_options *options);
 static int jobs_submit(struct mw_lane *lane, struct mw_job *const *jobs, unsigned count);
@@ -62,8 +66,6 @@ static int jobs_post_locked(struct mw_lane *lane, struct mw_job *const *jobs, un
 static unsigned places_take(struct mw_lane *lane, unsigned wanted);
 static void places_return(struct mw_lane *lane, unsigned count);
 static bool is_awaited(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
-static void posted_queue(struct mw_lane *lane, struct mw_job *newest) MW_REQUIRES(lane->lock);
-static bool is_job(const struct mw_job *word);
 static bool is_quiet(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static bool job_find(const struct mw_lane *lane, const struct mw_job *job, uint64_t *state)
     MW_REQUIRES(lane->lock);
@@ -92,7 +94,7 @@ int mw_lane_new(struct mw_lane **out, const struct mw_lane_options *options)
     lane->generation = mw_process_generation();
     if (filled.runner == MW_LANE_DEDICATED && mw_cpus_effective() > 1)
         lane->spin_ns = filled.spin_us * MW_NS_PER_US;
-    atomic_init(&lane->inbox, SHUT);
+    atomic_init(&lane->inbox, INBOX_SHUT);
     error = job_queue_init(&lane->queue, filled.tenants_max);
     if (error != 0)
         goto no_queue;
@@ -196,21 +198,16 @@ bool lane_is_foreign(const struct mw_lane *lane)
     return lane->generation != mw_process_generation();
 }
 
-void lane_unlock(struct mw_lane *lane)
+void lane_unlock_and_wake(struct mw_lane *lane)
 {
-    _Atomic uint32_t *word = lane->to_wake;
+    _Atomic uint32_t *words[LANE_CALLS_MAX];
+    unsigned count = lane->to_wake_count;
 
-    lane->to_wake = NULL;
+    memcpy(words, lane->to_wake, sizeof words);
+    lane->to_wake_count = 0;
     mw_spin_mutex_unlock(&lane->lock);
-    if (word != NULL) /* it may be gone by now, see futex.h */
-        mw_futex_wake(word, 1);
-}
-
-void lane_take_in(struct mw_lane *lane)
-{
-    if (is_job(atomic_load_explicit(&lane->inbox, memory_order_relaxed)))
-        /* acquire: partner of the release in jobs_post */
-        posted_queue(lane, atomic_exchange_explicit(&lane->inbox, NULL, memory_order_acquire));
+    for (unsigned i = 0; i < count; i++)
+        mw_futex_wake(words[i], 1); /* it may be gone by now, see futex.h */
 }
 
 bool lane_has_queued(struct mw_lane *lane, const struct mw_job *job)
@@ -270,12 +267,12 @@ static int jobs_submit(struct mw_lane *lane, struct mw_job *const *jobs, unsigne
     if (lane_is_foreign(lane))
         return -EOWNERDEAD;
     /* relaxed: a closing lane is seen here early, in jobs_post_locked for certain */
-    if (atomic_load_explicit(&lane->inbox, memory_order_relaxed) == CLOSED)
+    if (atomic_load_explicit(&lane->inbox, memory_order_relaxed) == INBOX_CLOSED)
         return -ESHUTDOWN;
     granted = places_take(lane, count);
     if (granted < count)
         atomic_fetch_add_explicit(&lane->rejected, 1, memory_order_relaxed);
-    now = granted > 0 ? mw_clock_ns() : 0;
+    now = granted > 0 ? mw_clock_near_ns() : 0;
     while (claimed < granted && error == 0) {
         error = job_claim(lane, jobs[claimed], now);
         claimed += error == 0;
@@ -318,7 +315,7 @@ static int jobs_post(struct mw_lane *lane, struct mw_job *const *jobs, unsigned 
     for (unsigned i = 1; i < count; i++)
         jobs[i]->next = jobs[i - 1];
     do {
-        if (newest == SHUT || newest == CLOSED)
+        if (newest == INBOX_SHUT || newest == INBOX_CLOSED)
             return jobs_post_locked(lane, jobs, count);
         jobs[0]->next = newest;
         /* release: partner of the acquire in lane_take_in and inbox_settle */
@@ -339,7 +336,7 @@ static int jobs_post_locked(struct mw_lane *lane, struct mw_job *const *jobs, un
     for (unsigned i = count; i > 1; i--)
         jobs[i - 1]->next = jobs[i - 2];
     jobs[0]->next = NULL;
-    posted_queue(lane, jobs[count - 1]);
+    lane_queue_posted(lane, jobs[count - 1]);
     if (lane->closing)
         error = -ESHUTDOWN;
     for (unsigned i = 0; i < count && error == 0; i++)
@@ -401,63 +398,63 @@ void inbox_settle(struct mw_lane *lane)
 {
     struct mw_job *found = atomic_load_explicit(&lane->inbox, memory_order_relaxed);
     bool open = is_awaited(lane);
-    struct mw_job *wanted = lane->closing ? CLOSED : open ? NULL : SHUT;
+    struct mw_job *wanted = lane->closing ? INBOX_CLOSED : open ? NULL : INBOX_SHUT;
 
-    if (found == wanted || (wanted == NULL && is_job(found)))
+    if (found == wanted || (wanted == NULL && inbox_has_job(found)))
         return;
     /* acquire: partner of the release in jobs_post. Release: whoever posts into what is open now
      * owes nothing to what was before, so it has no partner but itself. */
     found = atomic_exchange_explicit(&lane->inbox, wanted, memory_order_acq_rel);
-    if (is_job(found))
-        posted_queue(lane, found);
+    if (inbox_has_job(found))
+        lane_queue_posted(lane, found);
 }
 
 /* Whether a loop will look at what is posted, and bring the next loop if there is one to bring. */
 static bool is_awaited(const struct mw_lane *lane)
 {
-    return lane->active == lane->options.cap || (lane->parked > 0 && lane->waking) ||
-           lane->spinning;
+    if (lane->active == lane->options.cap)
+        return true;
+    return lane->options.runner == MW_LANE_DEDICATED &&
+           (lane->coming > 0 || (lane->standby != NULL && lane->active > 0));
 }
 
-/* Queue the list that starts with its newest, oldest first. */
-static void posted_queue(struct mw_lane *lane, struct mw_job *newest)
+/* Queue the list that starts with its newest, oldest first. One pass turns it round and links it
+ * both ways; a job was written on another CPU, and each look at it for the first time is dear. */
+void lane_queue_posted(struct mw_lane *lane, struct mw_job *newest)
 {
-    struct mw_job *oldest = NULL;
+    struct mw_job *newer = NULL;
+    struct mw_job *oldest = newest;
+    unsigned count = 0;
+    bool alike = true;
 
-    while (newest != NULL) {
-        struct mw_job *next = newest->next;
+    for (struct mw_job *job = newest; job != NULL; count++) {
+        struct mw_job *older = job->next;
+        uint64_t state = atomic_load_explicit(&job->state, memory_order_relaxed);
 
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    while (oldest != NULL) {
-        struct mw_job *next = oldest->next;
-        uint64_t state = atomic_load_explicit(&oldest->state, memory_order_relaxed);
-
-        atomic_store_explicit(&oldest->state, (state & ~JOB_STAGE_MASK) | JOB_QUEUED,
+        atomic_store_explicit(&job->state, (state & ~JOB_STAGE_MASK) | JOB_QUEUED,
                               memory_order_release); /* partner: job_find */
-        job_queue_push(&lane->queue, oldest);
-        oldest = next;
+        alike &= job->priority == newest->priority && job->tenant == newest->tenant;
+        job->prev = older;
+        job->next = newer;
+        newer = job;
+        oldest = job;
+        job = older;
     }
-}
+    if (alike) {
+        job_queue_push(&lane->queue, oldest, newest, count);
+        return;
+    }
+    for (struct mw_job *job = oldest; job != NULL;) {
+        struct mw_job *next = job->next;
 
-static bool is_job(const struct mw_job *word)
-{
-    return word != NULL && word != SHUT && word != CLOSED;
+        job_queue_push(&lane->queue, job, job, 1);
+        job = next;
+    }
 }
 
 static bool is_quiet(const struct mw_lane *lane)
 {
     return lane->active == 0 && lane->threads == 0 && lane->waiting == 0;
-}
-
-/* The last touch of a job. */
-void job_let_go(struct mw_job *job)
-{
-    atomic_store_explicit(&job->state, JOB_IDLE, memory_order_relaxed); /* the next line orders */
-    /* release: partner of the acquire in job_claim, maybe of another lane */
-    atomic_store_explicit(&job->lane, NULL, memory_order_release);
 }
 
 /* Whether the job is in this lane, and in which state. It may leave at any time while it runs, and
@@ -545,7 +542,8 @@ void lane_check(const struct mw_lane *lane)
     assert(lane->busy <= lane->active);
     assert(lane->active <= lane->options.cap);
     assert(lane->coming <= lane->active);
-    assert(inbox == SHUT || inbox == CLOSED || is_awaited(lane));
+    assert(lane->standby == NULL || lane->parked > 0);
+    assert(inbox == INBOX_SHUT || inbox == INBOX_CLOSED || is_awaited(lane));
     assert(lane->options.runner != MW_LANE_DEDICATED ||
            lane->active + lane->parked <= lane->threads);
 }

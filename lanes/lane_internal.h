@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <millwright/event_count.h>
+#include <millwright/futex.h>
 #include <millwright/histogram.h>
 #include <millwright/pool.h>
 #include <millwright/spin_mutex.h>
@@ -19,6 +20,9 @@
 
 /* Keeps what submitters write off the lines that loops write, and one slot off the next. */
 #define LANE_LINE_BYTES 64
+
+/* So many loops may be on their way at a time. */
+#define LANE_CALLS_MAX 4u
 
 /* mw_job.state: the id of this submit above, how far it has come below. Ids are never used again,
  * so whoever sees the same word twice knows that the job did not go away and come back between. */
@@ -87,19 +91,25 @@ struct mw_lane {
     unsigned busy;          /* loops that run a job or hand it back */
     _Atomic uint64_t taken; /* places whose job has left the queue; written under the lock */
     uint64_t run_mean_ns;   /* of late */
+    unsigned briefness;     /* of late: up with each leaf that is brief, down with each other */
+    struct slot *standby;   /* parked, but looks by itself now and then; NULL: none */
+    uint64_t standby_ns;    /* how long until it looks again */
+    uint64_t standby_taken; /* `taken` when it last looked */
     struct lane_waiter *waiters;
-    _Atomic uint32_t *to_wake; /* a futex to wake when the lock is free; at most one at a time */
+    unsigned to_wake_count;
+    _Atomic uint32_t *to_wake[LANE_CALLS_MAX]; /* futexes to wake when the lock is free */
     struct job_queue queue;
     unsigned running_peak;
     unsigned active;
     unsigned coming;
     unsigned threads;
     unsigned parked;
-    bool waking;   /* a parked thread was called and has not come */
-    bool spinning; /* a loop found nothing and is about to look again */
+    unsigned calls; /* of parked threads that were called, and none has come for it */
+    bool launching; /* a loop that has arrived is starting another, without the lock */
+    bool spinning;  /* a loop found nothing and is about to look again */
     bool closing;
     bool has_ended;
-    uint64_t waking_called_ns; /* while `waking` */
+    uint64_t called_ns; /* when the newest of `calls` was made */
     struct slot *unused;
     struct mw_thread ended;
     struct lane_waiter *closer; /* mw_lane_free waits for the rest to go */
@@ -127,23 +137,35 @@ static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
     atomic_store_explicit(counter, value + n, memory_order_relaxed);
 }
 
+/* Two words that the inbox may hold instead of a job, see lane.c. */
+__attribute__((visibility("hidden"))) extern struct mw_job lane_shut_word, lane_closed_word;
+#define INBOX_SHUT   (&lane_shut_word)
+#define INBOX_CLOSED (&lane_closed_word)
+
+static inline bool inbox_has_job(const struct mw_job *word)
+{
+    return word != NULL && word != INBOX_SHUT && word != INBOX_CLOSED;
+}
+
+/* The last touch of a job: it is its owner's again. */
+static inline void job_let_go(struct mw_job *job)
+{
+    atomic_store_explicit(&job->state, JOB_IDLE, memory_order_relaxed); /* the next line orders */
+    /* release: partner of the acquire in job_claim, maybe of another lane */
+    atomic_store_explicit(&job->lane, NULL, memory_order_release);
+}
+
 /* lane.c */
 
 /* Whether the lane was made by a process of which this one is a forked child. */
 bool lane_is_foreign(const struct mw_lane *lane);
 
-/* Free the lock, and then wake the thread that was called meanwhile. */
-void lane_unlock(struct mw_lane *lane) MW_RELEASE(lane->lock);
-
-/* Move what was posted to the queue. */
-void lane_take_in(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+/* Queue the posted jobs from `newest` on, oldest first. */
+void lane_queue_posted(struct mw_lane *lane, struct mw_job *newest) MW_REQUIRES(lane->lock);
 
 /* Open or shut the inbox as the invariant has it; what lay in it is queued. To be called wherever
  * it may have to shut. */
 void inbox_settle(struct mw_lane *lane) MW_REQUIRES(lane->lock);
-
-/* The last touch of a job: it is its owner's again. */
-void job_let_go(struct mw_job *job);
 
 /* Assert the invariants. */
 void lane_check(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
@@ -186,5 +208,34 @@ void waiter_wake(struct lane_waiter *waiter);
 /* Know of forks, to forget the waits of threads that a child does not have. Returns 0 or -ENOMEM.
  */
 int waits_watch_forks(void);
+
+/* ---- what each job passes through ---- */
+
+/* Wake this futex, unless it is NULL, as soon as the lock is free. */
+static inline void lane_wake_later(struct mw_lane *lane, _Atomic uint32_t *word)
+    MW_REQUIRES(lane->lock)
+{
+    if (word != NULL)
+        lane->to_wake[lane->to_wake_count++] = word;
+}
+
+/* Free the lock, and then wake the threads that were called meanwhile: see lane.c. */
+void lane_unlock_and_wake(struct mw_lane *lane) MW_RELEASE(lane->lock);
+
+static inline void lane_unlock(struct mw_lane *lane) MW_RELEASE(lane->lock)
+{
+    if (lane->to_wake_count > 0)
+        lane_unlock_and_wake(lane);
+    else
+        mw_spin_mutex_unlock(&lane->lock);
+}
+
+/* Move what was posted to the queue. */
+static inline void lane_take_in(struct mw_lane *lane) MW_REQUIRES(lane->lock)
+{
+    if (inbox_has_job(atomic_load_explicit(&lane->inbox, memory_order_relaxed)))
+        /* acquire: partner of the release in jobs_post */
+        lane_queue_posted(lane, atomic_exchange_explicit(&lane->inbox, NULL, memory_order_acquire));
+}
 
 #endif

@@ -20,6 +20,18 @@
 /* So often a loop looks at the inbox between two looks at the clock. */
 #define SPINS 16
 
+/* A leaf shorter than BRIEF_NS costs less than to share the queue with another loop. */
+#define BRIEF_NS     UINT64_C(200)
+#define BRIEF_ENOUGH 64u
+#define BRIEF_MOST   128u
+#define BRIEF_LOSS   32u
+#define BRIEF_LOOKS  16u
+
+/* A thread that stands by looks whether jobs are taken after the first of these, then after twice
+ * as long each time, up to the second. */
+#define STANDBY_NS_MIN (50 * MW_NS_PER_US)
+#define STANDBY_NS_MAX (400 * MW_NS_PER_US)
+
 /* The mean of the run times follows the last so many, roughly. */
 #define MEAN_RUNS 16
 
@@ -30,23 +42,29 @@
 
 /* What one loop carries from job to job. */
 struct round {
-    uint64_t now;       /* the newest time it knows */
-    uint64_t ticks;     /* when that was read; 0: long ago */
-    bool is_first;      /* the loop has just come */
-    bool has_expired;   /* the job that it has taken */
-    uint64_t called_ns; /* see struct slot */
+    uint64_t now;             /* the newest time it knows */
+    enum mw_thread_kind kind; /* of the thread that carries the loop */
+    unsigned looks;           /* jobs that were due to be taken */
+    bool is_first;            /* the loop has just come */
+    bool has_expired;         /* the job that it has taken */
+    uint64_t called_ns;       /* see struct slot */
 };
 
 static _Thread_local struct mw_lane *own_lane MW_THREAD_LOCAL_NEAR;
 
 static void loop_arrive(struct mw_lane *lane) MW_REQUIRES(lane->lock);
-static bool loop_wanted(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool loop_wanted(const struct mw_lane *lane, unsigned own) MW_REQUIRES(lane->lock);
 static struct slot *loop_reserve(struct mw_lane *lane, uint64_t now) MW_REQUIRES(lane->lock);
 static int loop_launch(struct slot *slot);
 static void loop_roll_back(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
 static bool loop_look_again(struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void inbox_watch(const struct mw_lane *lane);
 static bool loop_end(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool loop_is_spare(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool leaves_are_brief(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static void loop_stand_down(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
+static bool standby_watch(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static void briefness_count(struct mw_lane *lane, uint64_t run_ns) MW_REQUIRES(lane->lock);
 static void loop_on_pool(struct mw_pool_item *item);
 static int loop_yield(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
 
@@ -70,6 +88,7 @@ static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
                     struct round *round) MW_REQUIRES(lane->lock);
 static int job_call(struct slot *slot, struct mw_job *job, struct round *round);
 static void job_count(struct slot *slot, const struct mw_job *job, const struct round *round);
+static uint64_t later(uint64_t a, uint64_t b);
 
 struct mw_lane *lane_own(void)
 {
@@ -91,13 +110,14 @@ void slots_init(struct mw_lane *lane)
 
 /* ---- loops ---- */
 
-/* See that a loop comes for a job just queued, if one is wanted and allowed. */
+/* See that a loop comes for a job just queued, if one is wanted and allowed. A thread is started
+ * under the lock: nobody may queue a job on the strength of a loop that then fails to start. */
 int loop_bring(struct mw_lane *lane, uint64_t now)
 {
     struct slot *slot;
     int error;
 
-    if (!loop_wanted(lane))
+    if (!loop_wanted(lane, 0))
         return 0;
     if (lane->parked > 0) {
         thread_call(lane, now);
@@ -110,36 +130,59 @@ int loop_bring(struct mw_lane *lane, uint64_t now)
     return error;
 }
 
-/* A loop looks at the queue for the first time: bring the next one if there is more than it can
- * take itself. That one is launched without the lock, which is safe because this loop is active
- * meanwhile, and kind because this thread may be a slow one (SCHED_IDLE). */
+/* A loop looks at the queue for the first time: bring others if there is more than it can take
+ * itself. They are launched without the lock, which is safe because this loop is active meanwhile,
+ * and kind because this thread may be a slow one (SCHED_IDLE). One at a time launches: the kernel
+ * would make them wait for each other. */
 static void loop_arrive(struct mw_lane *lane)
 {
-    inbox_settle(lane); /* it was woken: who posts from now on must look for himself */
+    unsigned own = 1; /* the job that it takes itself */
+
+    lane->coming--;
+    inbox_settle(lane); /* it was awaited: who posts from now on must look for himself */
     lane_take_in(lane);
-    if (loop_wanted(lane) && lane->parked == 0) { /* it still counts as coming, for its own job */
-        struct slot *next = loop_reserve(lane, mw_clock_ns());
+    while (!loop_is_spare(lane) && loop_wanted(lane, own)) {
+        uint64_t now = mw_clock_ns();
+        struct slot *next;
         int error;
 
+        if (lane->parked > 0) {
+            thread_call(lane, now);
+            continue;
+        }
+        if (lane->launching)
+            break;
+        lane->launching = true;
+        next = loop_reserve(lane, now);
         inbox_settle(lane);
         lane_unlock(lane);
         error = loop_launch(next);
         mw_spin_mutex_lock(&lane->lock);
-        if (error != 0)
+        lane->launching = false;
+        lane_take_in(lane);
+        if (error != 0) {
             loop_roll_back(lane, next);
-        inbox_settle(lane);
+            break;
+        }
     }
-    if (loop_wanted(lane) && lane->parked > 0)
-        thread_call(lane, mw_clock_ns());
-    lane->coming--;
     inbox_settle(lane);
 }
 
-static bool loop_wanted(const struct mw_lane *lane)
+/* Whether another loop should come; `own` jobs are taken care of. On threads of its own a lane
+ * grows in a chain: whoever arrives brings the next, so submitters never wait for more than one,
+ * and most never for any. Where leaves may block or are long, several links are forged at a time.
+ */
+static bool loop_wanted(const struct mw_lane *lane, unsigned own)
 {
-    if (lane->queue.queued <= lane->coming || lane->active == lane->options.cap)
+    if (lane->queue.queued <= lane->coming + own || lane->active == lane->options.cap)
         return false;
-    return lane->parked == 0 || !lane->waking;
+    if (lane->options.runner == MW_LANE_POOL)
+        return true;
+    if (lane->active > 0 && lane->standby != NULL)
+        return false;
+    if (own == 0 || lane->briefness > 0)
+        return lane->coming == 0;
+    return lane->parked == 0 || lane->calls < LANE_CALLS_MAX;
 }
 
 static struct slot *loop_reserve(struct mw_lane *lane, uint64_t now)
@@ -235,6 +278,69 @@ static bool loop_end(struct mw_lane *lane)
     return false;
 }
 
+/* Whether the others do better without this loop. */
+static bool loop_is_spare(const struct mw_lane *lane)
+{
+    return lane->active > lane->coming + 1 && leaves_are_brief(lane);
+}
+
+static bool leaves_are_brief(const struct mw_lane *lane)
+{
+    return lane->briefness >= BRIEF_ENOUGH && lane->options.runner == MW_LANE_DEDICATED &&
+           !lane->closing;
+}
+
+/* End a loop although there may be work: another one is active. */
+static void loop_stand_down(struct mw_lane *lane, struct slot *slot)
+{
+    lane->active--;
+    if (lane->standby == NULL) {
+        lane->standby = slot;
+        lane->standby_ns = STANDBY_NS_MIN;
+        lane->standby_taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+    }
+    inbox_settle(lane);
+}
+
+/* The thread that stands by has woken up by itself. Returns whether it must take over. */
+static bool standby_watch(struct mw_lane *lane)
+{
+    uint64_t taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+    bool is_stuck;
+
+    lane_take_in(lane);
+    is_stuck = lane->queue.queued > 0 && taken == lane->standby_taken;
+    lane->standby_taken = taken;
+    if (lane->standby_ns < STANDBY_NS_MAX)
+        lane->standby_ns *= 2;
+    if (is_stuck)
+        lane->briefness = 0; /* the others are wanted, too */
+    if (is_stuck || lane->active == 0)
+        lane->standby = NULL;
+    return is_stuck;
+}
+
+/* Learn from a leaf. One that a thread switch fell into is not the end of it; when leaves are brief
+ * no longer, each job may have a loop of its own. */
+static void briefness_count(struct mw_lane *lane, uint64_t run_ns)
+{
+    bool was_brief;
+
+    if (run_ns < BRIEF_NS) {
+        lane->briefness += lane->briefness < BRIEF_MOST;
+        return;
+    }
+    was_brief = leaves_are_brief(lane);
+    lane->briefness -= lane->briefness < BRIEF_LOSS ? lane->briefness : BRIEF_LOSS;
+    if (!was_brief || leaves_are_brief(lane))
+        return;
+    lane->standby = NULL;
+    lane_take_in(lane);
+    if (loop_wanted(lane, 1) && lane->parked > 0)
+        thread_call(lane, mw_clock_ns());
+    inbox_settle(lane);
+}
+
 /* One quantum of a loop, as an item of the shared pool. After the unlock the lane may be gone. */
 static void loop_on_pool(struct mw_pool_item *item)
 {
@@ -292,33 +398,48 @@ static void thread_main(void *arg)
 /* Wake a parked thread, as soon as the lock is free. */
 static void thread_call(struct mw_lane *lane, uint64_t now)
 {
-    assert(!lane->waking && lane->to_wake == NULL);
-    lane->waking = true;
-    lane->waking_called_ns = now;
+    assert(lane->calls < LANE_CALLS_MAX);
+    lane->calls++;
+    lane->called_ns = now;
     lane->parked--;
     lane->active++;
     lane->coming++;
-    lane->to_wake = lane->options.cap > 1 ? mw_event_count_choose_one(&lane->sleepers)
-                                          : thread_mark_alone(lane);
+    lane_wake_later(lane, lane->options.cap > 1 ? mw_event_count_choose_one(&lane->sleepers)
+                                                : thread_mark_alone(lane));
 }
 
-/* Linger for more work. Returns false when the thread should end. */
+/* Linger for more work, or stand by. Returns false when the thread should end. */
 static bool thread_park(struct mw_lane *lane, struct slot *slot)
 {
     uint64_t deadline = mw_clock_ns() + lane->options.linger_ms * MW_NS_PER_MS;
     bool in_time = true;
+    bool takes_over = false;
 
     lane->parked++;
     inbox_settle(lane);
-    while (!lane->waking && !lane->closing && in_time)
-        in_time = lane->options.cap > 1 ? thread_sleep(lane, slot, deadline)
-                                        : thread_sleep_alone(lane, slot, deadline);
-    if (lane->waking) { /* whomever it was meant for */
-        lane->waking = false;
-        slot->called_ns = lane->waking_called_ns;
+    while (lane->calls == 0 && !lane->closing && in_time && !takes_over) {
+        if (lane->options.cap == 1)
+            in_time = thread_sleep_alone(lane, slot, deadline);
+        else if (lane->standby != slot)
+            in_time = thread_sleep(lane, slot, deadline);
+        else if (!thread_sleep(lane, slot, mw_clock_ns() + lane->standby_ns) &&
+                 lane->standby == slot)
+            takes_over = standby_watch(lane);
+    }
+    if (lane->standby == slot)
+        lane->standby = NULL;
+    if (lane->calls > 0) { /* whomever it was meant for */
+        lane->calls--;
+        slot->called_ns = lane->called_ns;
         return true;
     }
     lane->parked--;
+    if (takes_over || (lane->closing && lane->queue.queued > lane->coming)) {
+        lane->active++;
+        lane->coming++;
+        slot->called_ns = mw_clock_ns();
+        return true;
+    }
     return false;
 }
 
@@ -369,7 +490,7 @@ void threads_dismiss(struct mw_lane *lane)
     if (lane->options.cap > 1)
         mw_event_count_notify_all(&lane->sleepers);
     else
-        lane->to_wake = thread_mark_alone(lane);
+        lane_wake_later(lane, thread_mark_alone(lane));
 }
 
 /* Give the slot back and take the place of the last thread that left. Returns true, and that
@@ -400,19 +521,24 @@ static void slot_release(struct mw_lane *lane, struct slot *slot)
  * `count_max` of them ran or the time is up (true). The lock is free while a job runs. */
 static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max, uint64_t until_ns)
 {
-    struct round round = {.is_first = true, .called_ns = slot->called_ns};
+    struct round round = {
+        .kind = mw_thread_kind_current(), .is_first = true, .called_ns = slot->called_ns};
     unsigned count = 0;
 
     do {
         struct mw_job *job;
 
-        while ((job = job_take(lane, slot, &round)) != NULL) {
+        while (!loop_is_spare(lane) && (job = job_take(lane, slot, &round)) != NULL) {
             job_run(lane, slot, job, &round);
             if (++count < count_max && round.now < until_ns)
                 continue;
             lane_take_in(lane);
             if (lane->queue.queued > 0)
                 return true;
+        }
+        if (loop_is_spare(lane)) {
+            loop_stand_down(lane, slot);
+            return false;
         }
     } while (loop_look_again(lane) || !loop_end(lane));
     return false;
@@ -423,7 +549,8 @@ static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct r
     struct mw_job *job;
     uint64_t state;
 
-    lane_take_in(lane);
+    if (lane->queue.queued == 0 || !leaves_are_brief(lane) || ++round->looks % BRIEF_LOOKS == 0)
+        lane_take_in(lane);
     job = job_queue_take(&lane->queue);
     if (job == NULL)
         return NULL;
@@ -433,7 +560,6 @@ static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct r
     round->has_expired = false;
     if (job->deadline_ns != 0) {
         round->now = mw_clock_ns();
-        round->ticks = mw_clock_ticks();
         round->has_expired = round->now >= job->deadline_ns;
     }
     state = atomic_load_explicit(&job->state, memory_order_relaxed);
@@ -478,6 +604,7 @@ static void job_run(struct mw_lane *lane, struct slot *slot, struct mw_job *job,
                 ? run_ns
                 : lane->run_mean_ns - lane->run_mean_ns / MEAN_RUNS + run_ns / MEAN_RUNS;
         job_queue_charge(&lane->queue, priority, tenant, run_ns);
+        briefness_count(lane, run_ns);
     }
     if (lane->waiters != NULL)
         waiters_release(lane, job);
@@ -489,10 +616,8 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
     uint64_t before;
     int status;
 
-    if (!mw_clock_is_near(round->ticks)) /* else it follows the one before at once */
-        round->now = mw_clock_ns();
-    job->started_ns = round->now;
-    job->ran_on = mw_thread_kind_current();
+    job->started_ns = later(mw_clock_near_ns(), job->queued_ns);
+    job->ran_on = round->kind;
     job->leaf = atomic_load_explicit(&job->state, memory_order_relaxed) >> JOB_STATE_BITS;
     if (job->ran_on == MW_THREAD_POOL)
         mw_flow_arrive(job->parent_leaf);
@@ -502,9 +627,8 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
     status = job->fn(job);
     mw_flow_enter(before);
 
-    job->ended_ns = mw_clock_ns();
+    job->ended_ns = later(mw_clock_near_ns(), job->started_ns);
     round->now = job->ended_ns;
-    round->ticks = mw_clock_ticks();
     job_count(slot, job, round);
     round->is_first = false;
     /* release: partner of the acquire in the snapshot */
@@ -532,4 +656,10 @@ static void job_count(struct slot *slot, const struct mw_job *job, const struct 
         mw_histogram_record_alone(&stats->slot_waits, slot_ns);
         mw_histogram_record_alone(&stats->worker_waits, wait_ns - slot_ns);
     }
+}
+
+/* The near clock of one thread may be behind that of another; the times of a job are in order. */
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }

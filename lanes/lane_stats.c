@@ -70,6 +70,7 @@ static void stats_fill(struct mw_lane *lane, struct mw_lane_stats *stats)
     bool dedicated = lane->options.runner == MW_LANE_DEDICATED;
     uint64_t taken = load(&lane->taken);
     uint64_t oldest_ns;
+    uint64_t now;
 
     lane_take_in(lane);
     stats->runner = lane->options.runner;
@@ -89,8 +90,9 @@ static void stats_fill(struct mw_lane *lane, struct mw_lane_stats *stats)
     for (unsigned i = 0; i < lane->options.cap; i++)
         slot_add(&lane->slots[i], stats);
     oldest_ns = job_queue_oldest_ns(&lane->queue);
+    now = mw_clock_near_ns();
     if (oldest_ns != UINT64_MAX)
-        stats->oldest_queued_ns = mw_clock_ns() - oldest_ns;
+        stats->oldest_queued_ns = now > oldest_ns ? now - oldest_ns : 1; /* 0: none waits */
 }
 
 static void slot_add(const struct slot *slot, struct mw_lane_stats *stats)

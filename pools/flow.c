@@ -13,14 +13,10 @@ static _Atomic uint64_t newest_leaf[MW_FLOW_EVENTS];
 /* Each thread takes ids by the block, so that threads do not contend for them. */
 #define BLOCK 64
 
-static _Thread_local uint64_t current MW_THREAD_LOCAL_NEAR;
+_Thread_local uint64_t mw_flow_own MW_THREAD_LOCAL_NEAR; /* the calling thread's current leaf */
+
 static _Thread_local uint64_t next_id MW_THREAD_LOCAL_NEAR;
 static _Thread_local unsigned ids_left MW_THREAD_LOCAL_NEAR;
-
-uint64_t mw_flow_current(void)
-{
-    return current;
-}
 
 uint64_t mw_flow_next(void)
 {
@@ -30,14 +26,6 @@ uint64_t mw_flow_next(void)
     }
     ids_left--;
     return next_id++;
-}
-
-uint64_t mw_flow_enter(uint64_t leaf)
-{
-    uint64_t before = current;
-
-    current = leaf;
-    return before;
 }
 
 void mw_flow_note(enum mw_flow_event event, uint64_t leaf)

@@ -13,6 +13,8 @@
 
 #include <stdint.h>
 
+#include <millwright/thread.h>
+
 /* What can flow out of a leaf. */
 enum mw_flow_event {
     MW_FLOW_ESCAPE = 0,    /* an item that carried its id was started on a pool worker */
@@ -22,13 +24,13 @@ enum mw_flow_event {
 };
 
 /* The leaf that runs on the calling thread (or from which the running pool item came); 0: none. */
-uint64_t mw_flow_current(void);
+static inline uint64_t mw_flow_current(void);
 
 /* A new id, for a leaf about to start. */
 uint64_t mw_flow_next(void);
 
 /* Make `leaf` the calling thread's current one; returns the one before, to be put back after. */
-uint64_t mw_flow_enter(uint64_t leaf);
+static inline uint64_t mw_flow_enter(uint64_t leaf);
 
 /* Count one event of `leaf`; none when `leaf` is 0. */
 void mw_flow_note(enum mw_flow_event event, uint64_t leaf);
@@ -46,5 +48,22 @@ uint64_t mw_flow_escapes(void);
 
 /* The leaf of the newest escape; 0 when there was none. */
 uint64_t mw_flow_escaped_leaf(void);
+
+/* ---- the inside of mw_flow_current and mw_flow_enter ---- */
+
+extern _Thread_local uint64_t mw_flow_own MW_THREAD_LOCAL_NEAR;
+
+static inline uint64_t mw_flow_current(void)
+{
+    return mw_flow_own;
+}
+
+static inline uint64_t mw_flow_enter(uint64_t leaf)
+{
+    uint64_t before = mw_flow_own;
+
+    mw_flow_own = leaf;
+    return before;
+}
 
 #endif

@@ -7,7 +7,6 @@
 
 #define STEPS (1u << MW_HISTOGRAM_STEP_BITS)
 
-static size_t bucket_of(uint64_t value);
 static uint64_t bucket_top(size_t bucket);
 static uint64_t load(const _Atomic uint64_t *counter);
 static void store(_Atomic uint64_t *counter, uint64_t value);
@@ -20,25 +19,9 @@ void mw_histogram_record(struct mw_histogram *histogram, uint64_t value)
            !atomic_compare_exchange_weak_explicit(&histogram->max, &max, value,
                                                   memory_order_relaxed, memory_order_relaxed))
         ;
-    atomic_fetch_add_explicit(&histogram->counts[bucket_of(value)], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&histogram->counts[mw_histogram_bucket(value)], 1,
+                              memory_order_relaxed);
     atomic_fetch_add_explicit(&histogram->sum, value, memory_order_relaxed);
-}
-
-void mw_histogram_record_alone(struct mw_histogram *histogram, uint64_t value)
-{
-    mw_histogram_record_times(histogram, value, 1);
-}
-
-void mw_histogram_record_times(struct mw_histogram *histogram, uint64_t value, uint64_t times)
-{
-    _Atomic uint64_t *count = &histogram->counts[bucket_of(value)];
-
-    if (times == 0)
-        return;
-    if (load(&histogram->max) < value)
-        store(&histogram->max, value);
-    store(count, load(count) + times);
-    store(&histogram->sum, load(&histogram->sum) + value * times);
 }
 
 void mw_histogram_add(struct mw_histogram *into, const struct mw_histogram *from)
@@ -104,17 +87,6 @@ uint64_t mw_histogram_sum(const struct mw_histogram *histogram)
 uint64_t mw_histogram_max(const struct mw_histogram *histogram)
 {
     return load(&histogram->max);
-}
-
-static size_t bucket_of(uint64_t value)
-{
-    unsigned shift;
-
-    if (value < STEPS)
-        return (size_t)value;
-    shift = 63u - (unsigned)__builtin_clzll(value) - MW_HISTOGRAM_STEP_BITS;
-    /* the leading one itself is the carry into the next group of 16 */
-    return ((size_t)shift << MW_HISTOGRAM_STEP_BITS) + (size_t)(value >> shift);
 }
 
 static uint64_t bucket_top(size_t bucket)

@@ -25,10 +25,11 @@ struct mw_histogram {
 void mw_histogram_record(struct mw_histogram *histogram, uint64_t value);
 
 /* As record, by the histogram's only writer at a time: without a locked instruction. */
-void mw_histogram_record_alone(struct mw_histogram *histogram, uint64_t value);
+static inline void mw_histogram_record_alone(struct mw_histogram *histogram, uint64_t value);
 
 /* The same for `times` equal values. */
-void mw_histogram_record_times(struct mw_histogram *histogram, uint64_t value, uint64_t times);
+static inline void mw_histogram_record_times(struct mw_histogram *histogram, uint64_t value,
+                                             uint64_t times);
 
 /* Add what `from` holds. Nobody else writes `into` meanwhile. */
 void mw_histogram_add(struct mw_histogram *into, const struct mw_histogram *from);
@@ -49,5 +50,41 @@ uint64_t mw_histogram_quantile(const struct mw_histogram *histogram, double quan
 
 uint64_t mw_histogram_sum(const struct mw_histogram *histogram);
 uint64_t mw_histogram_max(const struct mw_histogram *histogram);
+
+/* ---- the inside of the two that are called for each job; orders as in histogram.c ---- */
+
+static inline size_t mw_histogram_bucket(uint64_t value)
+{
+    unsigned shift;
+
+    if (value < 1u << MW_HISTOGRAM_STEP_BITS)
+        return (size_t)value;
+    shift = 63u - (unsigned)__builtin_clzll(value) - MW_HISTOGRAM_STEP_BITS;
+    /* the leading one itself is the carry into the next group of steps */
+    return ((size_t)shift << MW_HISTOGRAM_STEP_BITS) + (size_t)(value >> shift);
+}
+
+static inline void mw_histogram_raise(_Atomic uint64_t *counter, uint64_t by)
+{
+    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+
+    atomic_store_explicit(counter, before + by, memory_order_relaxed);
+}
+
+static inline void mw_histogram_record_times(struct mw_histogram *histogram, uint64_t value,
+                                             uint64_t times)
+{
+    if (times == 0)
+        return;
+    if (atomic_load_explicit(&histogram->max, memory_order_relaxed) < value)
+        atomic_store_explicit(&histogram->max, value, memory_order_relaxed);
+    mw_histogram_raise(&histogram->counts[mw_histogram_bucket(value)], times);
+    mw_histogram_raise(&histogram->sum, value * times);
+}
+
+static inline void mw_histogram_record_alone(struct mw_histogram *histogram, uint64_t value)
+{
+    mw_histogram_record_times(histogram, value, 1);
+}
 
 #endif

@@ -24,7 +24,7 @@ static struct mw_job *push(struct job_queue *queue, unsigned number, enum mw_job
     memset(job, 0, sizeof *job);
     job->priority = priority;
     job->tenant = tenant;
-    job_queue_push(queue, job);
+    job_queue_push(queue, job, job, 1);
     return job;
 }
 

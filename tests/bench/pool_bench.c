@@ -38,7 +38,7 @@ static const struct table *const tables[] = {
 static const char *only, *quick, *update;
 static const struct bench_option options[] = {
     {"--rows", "TEXT", "only the tables that have TEXT in their name, such as 'block'", &only},
-    {"--quick", NULL, "a tenth of the load: for the form, not for the figures", &quick},
+    {"--quick", NULL, "few rounds of a small load: for the form, not for the figures", &quick},
     {"--update", "FILE", "also put the tables into FILE, in place of those before", &update},
 };
 
@@ -100,7 +100,7 @@ static int measure_table(const struct bench *bench, struct table_result *result)
     struct bench some = *bench;
     size_t count = (size_t)table->group_count * table->column_count;
 
-    some.runs = bench->runs * table->rounds;
+    some.runs = bench->runs * (quick == NULL ? table->rounds : 1);
     result->rounds = some.runs + table->cold;
     result->samples = calloc(count * BENCH_VALUES_MAX * result->rounds, sizeof *result->samples);
     if (result->samples == NULL)

@@ -19,6 +19,13 @@ const struct mw_serve_settings mw_serve_defaults = {
 
 const struct mw_compile_settings mw_compile_defaults = {0};
 
+const struct mw_probe_settings mw_probe_defaults = {
+    .emits = MW_PROBE_ANY,
+    .lane = MW_PROBE_ANY,
+    .compiler_threads = MW_PROBE_ANY,
+    .seconds = 10,
+};
+
 #define AT(member) offsetof(struct mw_serve_settings, member)
 
 static const struct mw_setting serve_table[] = {
@@ -79,6 +86,22 @@ static const struct mw_setting compile_table[] = {
 };
 
 #undef AT
+#define AT(member) offsetof(struct mw_probe_settings, member)
+
+static const struct mw_setting probe_table[] = {
+    {"emits", 0, MW_SETTING_NUMBER, AT(emits), 0, 1024, NULL, "N",
+     "only rows with N emits at once (0, 1, 6, 12 and 24)"},
+    {"lane", 0, MW_SETTING_CHOICE, AT(lane), 0, 0, "dedicated|pool|uv", "WHERE",
+     "only rows whose emits run there: dedicated, pool or uv (all)"},
+    {"compiler-threads", 0, MW_SETTING_CHOICE, AT(compiler_threads), 0, 0, "on|off", "WHETHER",
+     "only rows in which the compiler starts threads, or starts none (both)"},
+    {"seconds", 0, MW_SETTING_NUMBER, AT(seconds), 1, 3600, NULL, "S",
+     "the most that a row may take (10)"},
+    {"json", 0, MW_SETTING_SWITCH, AT(json), 0, 0, NULL, NULL, "print JSON instead of the table"},
+    {"help", 'h', MW_SETTING_SWITCH, AT(help), 0, 0, NULL, NULL, "print this"},
+};
+
+#undef AT
 
 static const struct mw_command commands[] = {
     {"serve", "[OPTION...]", "run the compile service",
@@ -90,6 +113,12 @@ static const struct mw_command commands[] = {
      "FLAGs go to the compiler; those that run programs or write files are refused "
      "(docs/flags.md).\n"
      "Exit status: 0 compiled, 1 errors found, 2 wrong usage.\n",
+     1},
+    {"probe", "[OPTION...]", "show what waits while compiles run, here and now",
+     "It compiles in this process, N times at once, on libuv's workers, on the shared pool and on\n"
+     "a lane of its own threads, and shows how long other work waited to start meanwhile.\n"
+     "All rows take about a minute; Ctrl-C ends it with what it has. docs/probe.md says how to\n"
+     "read it.\n",
      1},
     {"version", "", "print the version", NULL, 0},
     {"help", "[COMMAND]", "print this, or a command's options", NULL, 0},
@@ -105,6 +134,11 @@ struct mw_settings mw_serve_settings_of(struct mw_serve_settings *values)
 struct mw_settings mw_compile_settings_of(struct mw_compile_settings *values)
 {
     return (struct mw_settings){"compile", compile_table, COUNT(compile_table), values, NULL};
+}
+
+struct mw_settings mw_probe_settings_of(struct mw_probe_settings *values)
+{
+    return (struct mw_settings){"probe", probe_table, COUNT(probe_table), values, NULL};
 }
 
 const struct mw_command *mw_command_find(const char *name)
@@ -134,6 +168,8 @@ void mw_help_command(const struct mw_command *command, FILE *out)
         settings = mw_serve_settings_of(NULL);
     else if (strcmp(command->name, "compile") == 0)
         settings = mw_compile_settings_of(NULL);
+    else if (strcmp(command->name, "probe") == 0)
+        settings = mw_probe_settings_of(NULL);
     if (settings.count) {
         fputc('\n', out);
         mw_settings_help(&settings, out);

@@ -50,11 +50,24 @@ struct mw_compile_settings {
     unsigned help;
 };
 
+#define MW_PROBE_ANY (~0u) /* the option was not given: all of them */
+
+struct mw_probe_settings {
+    unsigned emits;
+    unsigned lane;             /* an enum mw_probe_lane_choice */
+    unsigned compiler_threads; /* 0: on, 1: off */
+    unsigned seconds;
+    unsigned json;
+    unsigned help;
+};
+
 /* The defaults, and the table that fills them. */
 extern const struct mw_serve_settings mw_serve_defaults;
 extern const struct mw_compile_settings mw_compile_defaults;
+extern const struct mw_probe_settings mw_probe_defaults;
 struct mw_settings mw_serve_settings_of(struct mw_serve_settings *values);
 struct mw_settings mw_compile_settings_of(struct mw_compile_settings *values);
+struct mw_settings mw_probe_settings_of(struct mw_probe_settings *values);
 
 struct mw_command {
     const char *name;

@@ -462,7 +462,7 @@ static int worker_start(struct mw_pool *pool)
     }
     pool->unused = worker->next;
     pool->threads++;
-    pool->coming = true;
+    pool->coming = !is_slow(); /* others should not rely on one that may be long in coming */
     return 0;
 }
 
@@ -567,7 +567,6 @@ static void item_push(struct mw_pool *pool, struct mw_pool_item *item)
     pool->pending++;
 }
 
-/* Take the oldest item. */
 static struct mw_pool_item *item_pop(struct mw_pool *pool)
 {
     struct mw_pool_item *item = pool->head;

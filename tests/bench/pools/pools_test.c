@@ -77,6 +77,7 @@ static void a_section_can_be_replaced_again_and_again(void **state)
     assert_int_equal(section_replace(*state, "<begin>", "<end>", "new\n"), 0);
     read_text(*state, text);
     assert_string_equal(text, "before\n<begin>\nnew\n<end>\nafter <end>\n");
+    assert_int_equal(section_find(*state, "<begin>", "<end>"), 0);
     assert_int_equal(section_replace(*state, "<begin>", "<end>", ""), 0);
     read_text(*state, text);
     assert_string_equal(text, "before\n<begin>\n<end>\nafter <end>\n");
@@ -92,6 +93,7 @@ static void a_document_without_the_marks_is_left_alone(void **state)
 
     for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
         write_text(*state, documents[i]);
+        assert_int_equal(section_find(*state, "<begin>", "<end>"), -ENOENT);
         assert_int_equal(section_replace(*state, "<begin>", "<end>", "new\n"), -ENOENT);
         read_text(*state, text);
         assert_string_equal(text, documents[i]);

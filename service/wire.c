@@ -117,7 +117,7 @@ static bool find_timeout(const char *body, size_t at, size_t end, size_t body_by
 
 static size_t skip_spaces(const char *text, size_t at, size_t bytes)
 {
-    while (at < bytes && memchr(" \t\r\n", text[at], 4))
+    while (at < bytes && text[at] != '\0' && strchr(" \t\r\n", text[at]))
         at++;
     return at;
 }

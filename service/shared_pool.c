@@ -107,11 +107,6 @@ enum mw_pool_min_source mw_shared_pool_min_source(const struct mw_shared_pool *s
     return (enum mw_pool_min_source)source;
 }
 
-const char *mw_pool_min_source_name(enum mw_pool_min_source source)
-{
-    return sources[source].name;
-}
-
 const char *mw_pool_min_source_member(enum mw_pool_min_source source)
 {
     return sources[source].member;

@@ -77,8 +77,7 @@ int mw_shared_pool_set_min(struct mw_shared_pool *shared, unsigned min_threads, 
 /* The source whose word stands. */
 enum mw_pool_min_source mw_shared_pool_min_source(const struct mw_shared_pool *shared);
 
-/* "config file", and "config_file", as members of JSON are written. */
-const char *mw_pool_min_source_name(enum mw_pool_min_source source);
+/* "config_file", as members of JSON are written. */
 const char *mw_pool_min_source_member(enum mw_pool_min_source source);
 
 /* Copy the newest `max` events, the oldest of them first. Returns how many. */

@@ -110,7 +110,8 @@ static int open_all(struct emits *emits)
     return error;
 }
 
-/* The pool as the service has it, and a lane that differs only in who runs it. */
+/* The pool as the service has it. What is put straight onto it is a lane over it that holds nothing
+ * back. */
 static int open_runner(struct emits *emits)
 {
     bool dedicated = emits->row->lane == MW_PROBE_ON_LANE;
@@ -121,6 +122,7 @@ static int open_runner(struct emits *emits)
                                           .name = "emits",
                                           .runner = dedicated ? MW_LANE_DEDICATED : MW_LANE_POOL,
                                           .pool = dedicated ? NULL : emits->pool,
+                                          .cap = dedicated ? 0 : emits->row->emits,
                                       });
     if (!error)
         error = mw_lane_uv_init(&emits->adapter, &emits->stage.loop);

@@ -203,10 +203,11 @@ static int ask_send(struct roll *roll, unsigned number)
     struct ask *ask = &roll->asks[number];
     struct mw_problem problem = {0};
     char *source = mw_probe_small_source(number);
-    char *body = source ? mw_json_text(json_pack("{s:s, s:s, s:[s]}", "language", "c", "source",
-                                                 source, "args", "-O1"),
-                                       MW_JSON_COMPACT)
-                        : NULL;
+    /* the row has an end of its own, so no request's time may be up before */
+    json_t *json =
+        json_pack("{s:s, s:s, s:[s], s:i}", "language", "c", "source", source ? source : "", "args",
+                  "-O1", "timeout_ms", (int)MW_RUN_TIMEOUT_MS_MAX);
+    char *body = source ? mw_json_text(json, MW_JSON_COMPACT) : NULL;
     free(source);
     if (!body)
         return -ENOMEM;

@@ -34,8 +34,8 @@
 
 /* Where the load runs. */
 enum mw_probe_lane_choice {
-    MW_PROBE_ON_LANE, /* a lane with threads of its own */
-    MW_PROBE_ON_POOL, /* the same lane over the workers of the shared pool */
+    MW_PROBE_ON_LANE, /* a lane with threads of its own, one for each CPU */
+    MW_PROBE_ON_POOL, /* the workers of the shared pool, as many as they are */
     MW_PROBE_ON_UV,   /* uv_queue_work */
     MW_PROBE_LANES    /* how many there are */
 };
@@ -43,7 +43,7 @@ enum mw_probe_lane_choice {
 struct mw_probe_row {
     bool roll; /* else `emits` at once */
     unsigned emits;
-    enum mw_probe_lane_choice lane; /* a roll: lane or pool */
+    enum mw_probe_lane_choice lane; /* a roll: lane or pool, and on both one for each CPU */
     bool compiler_threads;          /* a roll: off */
     unsigned seconds;
 };

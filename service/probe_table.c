@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <millwright/clock.h>
 #include <millwright/cpus.h>
+#include <millwright/pool.h>
 #include <millwright/probe.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,11 +65,11 @@ void mw_probe_print_machine(FILE *out)
         out,
         "One item every %u ms; the probe is its wait until it starts. %u effective CPUs.\n"
         "  uv_queue_work  emits and items on libuv's %s workers\n"
-        "  pool           emits on a lane of cap %u over the shared pool, items on that pool\n"
-        "  lane           emits on a lane of cap %u with its own threads, items on the pool\n"
+        "  pool           emits and items on the shared pool of %u to %u workers\n"
+        "  lane           emits on a lane of %u threads of its own, items on the shared pool\n"
         "loop99: the same for the event loop, p99. batch: N emits at once, until all are done.\n"
         "Bars, logarithmic: # up to the median, = up to p99, - up to the longest wait.\n",
-        MW_PROBE_INTERVAL_MS_DEFAULT, cpus, uv_workers(), cpus, cpus);
+        MW_PROBE_INTERVAL_MS_DEFAULT, cpus, uv_workers(), cpus, MW_POOL_MAX_THREADS_DEFAULT, cpus);
 }
 
 void mw_probe_print_head(FILE *out, const struct mw_probe_row *row)

@@ -210,6 +210,8 @@ static void surplus_parks_when_the_block_ends(void **state)
     assert_true(counter_await(&scene.waiting, 1));
     task_launch(&before, &scene, run_plain);
     assert_true(counter_await(&scene.ran, 1));
+    while (stats_of(&scene).busy > 1) /* until the other one has parked */
+        sched_yield();
 
     counter_add(&two.own, 1);
     assert_true(counter_await(&scene.waiting, 2));
@@ -254,7 +256,7 @@ static void replacement_is_not_the_leafs_doing(void **state)
     scene_open(&scene, &(struct mw_pool_options){.min_threads = 1, .max_threads = 4});
     counter_init(&blocker.own);
     task_launch(&next, &scene, run_plain); /* so that the first worker is there */
-    assert_true(counter_await(&scene.ran, 1));
+    settle(&scene);
     mw_flow_enter(leaf);
     task_launch(&blocker.task, &scene, run_held_and_then_blocked);
     mw_flow_enter(0);

@@ -38,7 +38,7 @@ void report_text(FILE *out, const struct bench *bench, const struct table_result
     for (size_t i = 0; i < count; i++)
         print_table(out, &results[i]);
     print_goals(out, results, count);
-    fprintf(out, "How long an item waits beside compiles, seed 002's table: millwright probe\n");
+    fprintf(out, "\nHow long an item waits beside compiles, seed 002's table: millwright probe\n");
 }
 
 int report_json(const struct bench *bench, const struct table_result *results, size_t count)

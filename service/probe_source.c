@@ -3,14 +3,15 @@
 #include <stdio.h>
 
 static const char *const loops[] = {
-    "    for (unsigned i = 0; i < count; i++)\n"
-    "        sum = sum * %uu + words[i];\n",
     "    for (unsigned i = count; i > 0; i--)\n"
     "        sum ^= sum << %u;\n",
-    "    while ((sum & %uu) != 0)\n"
-    "        sum = sum * 3 + 1;\n",
-    "    for (const unsigned *word = words; *word != %uu; word++)\n"
-    "        sum += *word;\n",
+    "    while (sum > %uu)\n"
+    "        sum = sum / 2 + count;\n",
+    "    while (sum > %uu)\n"
+    "        sum = sum / 3 ^ count;\n",
+    "    do\n"
+    "        sum = sum / 5 + count;\n"
+    "    while (sum > %uu);\n",
 };
 
 #define LOOPS     (sizeof loops / sizeof loops[0])
@@ -25,9 +26,7 @@ char *mw_probe_source(void)
     if (out == NULL)
         return NULL;
     for (unsigned function = 0; function < MW_PROBE_SOURCE_FUNCTIONS; function++) {
-        fprintf(out,
-                "unsigned function_%u(const unsigned *words, unsigned count, unsigned sum)\n{\n",
-                function);
+        fprintf(out, "unsigned function_%u(unsigned count, unsigned sum)\n{\n", function);
         for (unsigned loop = 0; loop < MW_PROBE_SOURCE_LOOPS; loop++)
             fprintf(out, loops[(function + loop) % LOOPS],
                     2 + (function * MW_PROBE_SOURCE_LOOPS + loop) % CONSTANTS);

@@ -187,9 +187,9 @@ static int place_of(uint64_t ns)
 
 static json_t *machine_json(void)
 {
-    return json_pack("{s:i, s:f, s:s, s:s, s:i}", "cpus", (int)mw_cpus_effective(), "interval_ms",
-                     (double)MW_PROBE_INTERVAL_MS_DEFAULT, "libuv", uv_version_string(),
-                     "uv_workers", uv_workers(), "source_loops", 400);
+    return json_pack("{s:i, s:i, s:s, s:s}", "cpus", (int)mw_cpus_effective(), "interval_ms",
+                     (int)MW_PROBE_INTERVAL_MS_DEFAULT, "libuv", uv_version_string(), "uv_workers",
+                     uv_workers());
 }
 
 static json_t *row_json(const struct mw_probe_row *row, const struct mw_probe_result *result)

@@ -90,6 +90,19 @@ static void step_counts_from_when_it_is_short(void **state)
     assert_int_equal(growth_step_due(&growth), 1025 * MW_NS_PER_MS);
 }
 
+/* Breaks when steps that were due while nobody looked are lost: what comes after a long wait would
+ * be held up as if the workers had only just begun to block. The control is a shorter wait. */
+static void steps_that_nobody_watched_are_made_up(void **state)
+{
+    struct growth growth = with_blocked(2, 100, 20);
+
+    (void)state;
+    growth_compensate(&growth, 0, 99 * MW_NS_PER_MS);
+    assert_int_equal(growth_goal(&growth), 2 + CPUS + 3);
+    growth_compensate(&growth, 0, 3600 * MW_NS_PER_S);
+    assert_int_equal(growth_goal(&growth), 2 + 20);
+}
+
 /* Breaks when workers that are there already are held back like those that must be started. */
 static void workers_that_exist_are_let_in_at_once(void **state)
 {
@@ -202,6 +215,7 @@ int main(void)
         cmocka_unit_test(first_cpus_are_made_up_for_at_once),
         cmocka_unit_test(further_ones_come_step_by_step),
         cmocka_unit_test(step_counts_from_when_it_is_short),
+        cmocka_unit_test(steps_that_nobody_watched_are_made_up),
         cmocka_unit_test(workers_that_exist_are_let_in_at_once),
         cmocka_unit_test(goal_falls_when_a_worker_blocks_no_longer),
         cmocka_unit_test(nothing_grows_past_the_maximum),

@@ -228,6 +228,42 @@ static void surplus_parks_when_the_block_ends(void **state)
     scene_close(&scene);
 }
 
+/* Breaks when a worker that was let in for a blocked one, and is still busy when the block ends,
+ * takes the next item as well. */
+static void surplus_leaves_the_next_item_to_the_others(void **state)
+{
+    struct two_gates first;
+    struct two_gates second;
+    struct scene scene;
+    struct task next;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_pool_options){.min_threads = 1, .max_threads = 2});
+    counter_init(&first.own);
+    counter_init(&second.own);
+    task_launch(&first.task, &scene, run_blocked_and_then_held);
+    assert_true(counter_await(&scene.waiting, 1));
+    task_launch(&second.task, &scene, pass_own_gate);
+    assert_true(counter_await(&scene.waiting, 2));
+    counter_add(&first.own, 1);
+    assert_true(counter_await(&scene.waiting, 3));
+
+    thread_starts_allow(0); /* no gate */
+    task_launch(&next, &scene, run_plain);
+    counter_add(&second.own, 1);
+    while (stats_of(&scene).completed < 1) /* the second; a take would be in the same step */
+        sched_yield();
+    thread_starts_allow(-1);
+    assert_int_equal(stats_of(&scene).pending, 1);
+    counter_add(&scene.gate, 1);
+    assert_true(counter_await(&scene.ran, 2));
+    assert_int_equal(next.tid, first.task.tid);
+    settle(&scene);
+    counter_fini(&second.own);
+    counter_fini(&first.own);
+    scene_close(&scene);
+}
+
 static void nothing(void *arg)
 {
     (void)arg;
@@ -289,6 +325,7 @@ int main(void)
         cmocka_unit_test(pairs_nest),
         cmocka_unit_test(threads_that_are_no_workers_are_not_counted),
         cmocka_unit_test(surplus_parks_when_the_block_ends),
+        cmocka_unit_test(surplus_leaves_the_next_item_to_the_others),
         cmocka_unit_test(replacement_is_not_the_leafs_doing),
     };
 

@@ -344,6 +344,7 @@ static void snapshot_waits_for_nobody(void **state)
 static int use_in_child(struct scene *scene)
 {
     struct mw_pool_stats stats;
+    unsigned tasks = tasks_count();
     struct task task;
     unsigned before = 7;
 
@@ -357,7 +358,9 @@ static int use_in_child(struct scene *scene)
     mw_pool_snapshot(scene->pool, &stats);
     if (stats.threads != 0 || stats.max_threads != 0)
         return 4;
-    mw_block_begin();
+    mw_block_begin(); /* in the parent, on a worker, this would start another */
+    if (tasks_count() != tasks)
+        return 5;
     mw_block_end();
     mw_pool_free(scene->pool);
     return 0;
@@ -375,6 +378,7 @@ static int wait_for_child(pid_t child)
 
 struct forker {
     struct task task; /* first, so that fn can cast */
+    struct counter told;
     pid_t child;
 };
 
@@ -382,6 +386,8 @@ static void fork_inside(struct mw_pool_item *item)
 {
     struct forker *forker = (struct forker *)item;
 
+    counter_add(&forker->task.scene->waiting, 1);
+    counter_await(&forker->told, 1);
     forker->child = fork();
     if (forker->child == 0)
         _exit(use_in_child(forker->task.scene));
@@ -392,22 +398,28 @@ static void fork_inside(struct mw_pool_item *item)
 static void child_is_told_that_the_pool_is_not_its_own(void **state)
 {
     struct scene scene;
-    struct task held[3];
     struct forker forker = {.child = -1};
+    struct task held[3];
+    struct task next;
     pid_t child;
 
     (void)state;
     scene_open(&scene, &(struct mw_pool_options){.min_threads = 4, .max_threads = 8});
     for (unsigned i = 0; i < 3; i++)
-        task_launch(&held[i], &scene, i == 0 ? run_blocked : run_at_gate);
+        task_launch(&held[i], &scene, run_at_gate);
     assert_true(counter_await(&scene.waiting, 3));
     child = fork();
     if (child == 0)
         _exit(use_in_child(&scene));
     assert_int_equal(wait_for_child(child), 0);
+    counter_init(&forker.told);
     task_launch(&forker.task, &scene, fork_inside);
+    assert_true(counter_await(&scene.waiting, 4));
+    task_launch(&next, &scene, run_at_gate); /* waits, so that a worker could be started for it */
+    counter_add(&forker.told, 1);
     assert_true(counter_await(&scene.ran, 1));
     assert_int_equal(wait_for_child(forker.child), 0);
+    counter_fini(&forker.told);
     scene_close(&scene);
 }
 

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -225,6 +226,40 @@ static void pool_shrinks_to_its_minimum(void **state)
     scene_close(&scene);
 }
 
+/* What the thread has run so far, in nanoseconds. */
+static uint64_t run_ns_of(pid_t tid)
+{
+    char path[64];
+    uint64_t run_ns;
+    FILE *stat;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)tid);
+    stat = fopen(path, "re");
+    assert_non_null(stat);
+    assert_int_equal(fscanf(stat, "%" SCNu64, &run_ns), 1);
+    fclose(stat);
+    return run_ns;
+}
+
+/* Breaks when a parked worker within the minimum wakes for nothing, its idle time being up. */
+static void parked_worker_within_the_minimum_costs_nothing(void **state)
+{
+    struct scene scene;
+    struct task task;
+    uint64_t run_ns;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_pool_options){.min_threads = 1, .max_threads = 2, .idle_ms = 1});
+    task_launch(&task, &scene, run_plain);
+    settle(&scene);
+    await_sleep(task.tid);
+    usleep(20 * 1000); /* long enough for its idle time to be up, if it had one */
+    run_ns = run_ns_of(task.tid);
+    usleep(20 * 1000);
+    assert_int_equal(run_ns_of(task.tid), run_ns);
+    scene_close(&scene);
+}
+
 /* Breaks when a full queue blocks, drops, or touches the item it refuses. */
 static void pool_refuses_when_its_queue_is_full(void **state)
 {
@@ -356,6 +391,7 @@ static void pool_yield_starts_no_thread(void **state)
 {
     struct scene scene;
     struct task task;
+    struct task next;
 
     (void)state;
     scene_open(&scene, &(struct mw_pool_options){.min_threads = 1, .max_threads = 8});
@@ -364,6 +400,9 @@ static void pool_yield_starts_no_thread(void **state)
     task_submit(&task);
     assert_true(counter_await(&scene.ran, 1));
     assert_int_equal(stats_of(&scene).threads, 1);
+    settle(&scene);
+    task_launch(&next, &scene, run_plain); /* and nobody is taken for one who yields any longer */
+    assert_true(counter_await(&scene.ran, 2));
     scene_close(&scene);
 }
 
@@ -534,6 +573,7 @@ int main(void)
         cmocka_unit_test(pool_counts_wakes_in_flight),
         cmocka_unit_test(pool_wakes_the_newest_idle_worker),
         cmocka_unit_test(pool_shrinks_to_its_minimum),
+        cmocka_unit_test(parked_worker_within_the_minimum_costs_nothing),
         cmocka_unit_test(pool_refuses_when_its_queue_is_full),
         cmocka_unit_test(pool_refuses_when_no_worker_can_be_had),
         cmocka_unit_test(pool_goes_on_with_the_workers_it_has),

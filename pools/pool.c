@@ -40,7 +40,6 @@
 #include "process.h"
 #include "thread.h"
 
-#define GATE_NAME        "mw-pool-gate"
 #define GATE_ROUNDS_IDLE 4u
 
 struct worker {
@@ -623,7 +622,7 @@ static bool gate_is_needed(const struct mw_pool *pool)
 /* See that the gate looks in time. If it cannot be started, whoever comes by next tries again. */
 static void gate_call(struct mw_pool *pool)
 {
-    struct mw_thread_options options = {.name = GATE_NAME, .kind = MW_THREAD_HOST};
+    struct mw_thread_options options = {.kind = MW_THREAD_GATE};
     uint64_t leaf;
 
     if (pool->gate_alive) {

@@ -16,8 +16,8 @@
  *
  * Ownership:  part of struct mw_pool.
  * Threads:    guarded by the pool's lock. */
-#ifndef MILLWRIGHT_POOL_GROWTH_H
-#define MILLWRIGHT_POOL_GROWTH_H
+#ifndef MW_POOLS_POOL_GROWTH_H
+#define MW_POOLS_POOL_GROWTH_H
 
 #include <stdbool.h>
 #include <stdint.h>

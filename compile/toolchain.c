@@ -74,7 +74,6 @@ static int order_by_name(const FTSENT **a, const FTSENT **b);
 
 int mw_toolchain_new(struct mw_toolchain **out)
 {
-    struct mw_toolchain *toolchain = NULL;
     char *identity;
     int error;
 
@@ -82,8 +81,18 @@ int mw_toolchain_new(struct mw_toolchain **out)
     identity = identity_make();
     if (!identity)
         return -ENOMEM;
-    error = mw_toolchain_new_of(&toolchain, identity, NULL, 0);
+    error = mw_toolchain_new_as(out, identity);
     free(identity);
+    return error;
+}
+
+int mw_toolchain_new_as(struct mw_toolchain **out, const char *identity)
+{
+    struct mw_toolchain *toolchain = NULL;
+    int error;
+
+    mw_bridge_init();
+    error = mw_toolchain_new_of(&toolchain, identity, NULL, 0);
     if (error < 0)
         return error;
     free(toolchain->version);

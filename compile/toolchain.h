@@ -26,6 +26,11 @@ struct mw_toolchain;
 /* Load the code generator's targets (once per process) and find the directories.
  * Returns 0, -ENOENT (no clang resource directory: install libclang-common), -ENOMEM. */
 int mw_toolchain_new(struct mw_toolchain **out);
+
+/* The same toolchain under another identity: what is stored under one is not found by the other.
+ * For those who try out beforehand what a new compiler will do to a store. */
+int mw_toolchain_new_as(struct mw_toolchain **out, const char *identity);
+
 void mw_toolchain_free(struct mw_toolchain *toolchain);
 
 /* The compiler's build identity: full version, default target, and size and time of its library

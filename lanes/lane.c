@@ -10,7 +10,7 @@
  * While leaves are *brief*, shorter than what two loops lose by sharing the queue, one loop does
  * all: the others park, and one of them *stands by*: it wakes up by itself now and then. When jobs
  * wait and none was taken since, the loop that is active sits in a leaf that is not brief, and the
- * standby takes over. So the price of a mistake is one STANDBY_NS_MAX.
+ * standby takes over. So the price of a mistake is two STANDBY_NS_MAX.
  *
  * Submitters do not contend with loops. They post to an *inbox*, a stack that one compare-and-swap
  * pushes on, and loops move what is there to the queue under the lock; the queue then says which
@@ -542,7 +542,7 @@ void lane_check(const struct mw_lane *lane)
     assert(lane->busy <= lane->active);
     assert(lane->active <= lane->options.cap);
     assert(lane->coming <= lane->active);
-    assert(lane->standby == NULL || lane->parked > 0);
+    assert(lane->standby == NULL || lane->parked + lane->calls > 0);
     assert(inbox == INBOX_SHUT || inbox == INBOX_CLOSED || is_awaited(lane));
     assert(lane->options.runner != MW_LANE_DEDICATED ||
            lane->active + lane->parked <= lane->threads);

@@ -13,7 +13,7 @@
  *
  * Where leaves are shorter than two threads lose by sharing the queue (about 200 ns), a dedicated
  * lane runs them on one thread, and another looks now and then whether it is stuck. So a job that
- * stands behind such leaves and one that blocks starts up to 0.4 ms later than it could, and one
+ * stands behind such leaves and one that blocks starts up to 0.8 ms later than it could, and one
  * that is more urgent up to 16 such leaves later.
  *
  * Ownership:  a job stays the caller's; the lane borrows it from a successful submit until done()

@@ -88,13 +88,14 @@ struct mw_lane {
 
     /* Guards all below but what says otherwise. What each job changes comes first, together. */
     struct mw_spin_mutex lock;
-    unsigned busy;          /* loops that run a job or hand it back */
-    _Atomic uint64_t taken; /* places whose job has left the queue; written under the lock */
-    uint64_t run_mean_ns;   /* of late */
-    unsigned briefness;     /* of late: up with each leaf that is brief, down with each other */
-    struct slot *standby;   /* parked, but looks by itself now and then; NULL: none */
-    uint64_t standby_ns;    /* how long until it looks again */
-    uint64_t standby_taken; /* `taken` when it last looked */
+    unsigned busy;            /* loops that run a job or hand it back */
+    _Atomic uint64_t taken;   /* places whose job has left the queue; written under the lock */
+    uint64_t run_mean_ns;     /* of late */
+    unsigned briefness;       /* of late: up with each leaf that is brief, down with each other */
+    struct slot *standby;     /* parked, but looks by itself now and then; NULL: none */
+    uint64_t standby_ns;      /* how long until it looks again */
+    uint64_t standby_taken;   /* jobs that had been taken when it last looked */
+    const struct slot *taker; /* took the newest job; compared, not followed */
     struct lane_waiter *waiters;
     unsigned to_wake_count;
     _Atomic uint32_t *to_wake[LANE_CALLS_MAX]; /* futexes to wake when the lock is free */

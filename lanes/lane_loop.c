@@ -52,18 +52,20 @@ struct round {
 
 static _Thread_local struct mw_lane *own_lane MW_THREAD_LOCAL_NEAR;
 
-static void loop_arrive(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static void loop_arrive(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
 static bool loop_wanted(const struct mw_lane *lane, unsigned own) MW_REQUIRES(lane->lock);
 static struct slot *loop_reserve(struct mw_lane *lane, uint64_t now) MW_REQUIRES(lane->lock);
 static int loop_launch(struct slot *slot);
 static void loop_roll_back(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
-static bool loop_look_again(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool loop_look_again(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
 static void inbox_watch(const struct mw_lane *lane);
 static bool loop_end(struct mw_lane *lane) MW_REQUIRES(lane->lock);
-static bool loop_is_spare(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool loop_is_spare(const struct mw_lane *lane, const struct slot *slot)
+    MW_REQUIRES(lane->lock);
 static bool leaves_are_brief(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void loop_stand_down(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
 static bool standby_watch(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static uint64_t standby_taken(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
 static void briefness_count(struct mw_lane *lane, uint64_t run_ns) MW_REQUIRES(lane->lock);
 static void loop_on_pool(struct mw_pool_item *item);
 static int loop_yield(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
@@ -134,14 +136,14 @@ int loop_bring(struct mw_lane *lane, uint64_t now)
  * itself. They are launched without the lock, which is safe because this loop is active meanwhile,
  * and kind because this thread may be a slow one (SCHED_IDLE). One at a time launches: the kernel
  * would make them wait for each other. */
-static void loop_arrive(struct mw_lane *lane)
+static void loop_arrive(struct mw_lane *lane, struct slot *slot)
 {
     unsigned own = 1; /* the job that it takes itself */
 
     lane->coming--;
     inbox_settle(lane); /* it was awaited: who posts from now on must look for himself */
     lane_take_in(lane);
-    while (!loop_is_spare(lane) && loop_wanted(lane, own)) {
+    while (!loop_is_spare(lane, slot) && loop_wanted(lane, own)) {
         uint64_t now = mw_clock_ns();
         struct slot *next;
         int error;
@@ -232,7 +234,7 @@ static void loop_roll_back(struct mw_lane *lane, struct slot *slot)
 /* The loop found nothing: look again in a moment, unless another loop does so already. The inbox is
  * open meanwhile, and this loop counts as coming, so a submit costs nobody a lock or a wake.
  * Returns whether there is work. Workers of the shared pool have other items to go to. */
-static bool loop_look_again(struct mw_lane *lane)
+static bool loop_look_again(struct mw_lane *lane, struct slot *slot)
 {
     if (lane->options.runner != MW_LANE_DEDICATED || lane->spinning || lane->closing)
         return false;
@@ -243,7 +245,7 @@ static bool loop_look_again(struct mw_lane *lane)
     inbox_watch(lane);
     mw_spin_mutex_lock(&lane->lock);
     lane->spinning = false;
-    loop_arrive(lane);
+    loop_arrive(lane, slot);
     return lane->queue.queued > 0;
 }
 
@@ -278,10 +280,11 @@ static bool loop_end(struct mw_lane *lane)
     return false;
 }
 
-/* Whether the others do better without this loop. */
-static bool loop_is_spare(const struct mw_lane *lane)
+/* Whether the others do better without this loop: another has come, and has taken a job since this
+ * one took its last, so it is not stuck in a leaf. */
+static bool loop_is_spare(const struct mw_lane *lane, const struct slot *slot)
 {
-    return lane->active > lane->coming + 1 && leaves_are_brief(lane);
+    return lane->active > lane->coming + 1 && lane->taker != slot && leaves_are_brief(lane);
 }
 
 static bool leaves_are_brief(const struct mw_lane *lane)
@@ -297,7 +300,7 @@ static void loop_stand_down(struct mw_lane *lane, struct slot *slot)
     if (lane->standby == NULL) {
         lane->standby = slot;
         lane->standby_ns = STANDBY_NS_MIN;
-        lane->standby_taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
+        lane->standby_taken = standby_taken(lane);
     }
     inbox_settle(lane);
 }
@@ -305,19 +308,26 @@ static void loop_stand_down(struct mw_lane *lane, struct slot *slot)
 /* The thread that stands by has woken up by itself. Returns whether it must take over. */
 static bool standby_watch(struct mw_lane *lane)
 {
-    uint64_t taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
-    bool is_stuck;
+    uint64_t taken = standby_taken(lane);
+    bool is_stuck = taken == lane->standby_taken && lane->active > 0;
 
     lane_take_in(lane);
-    is_stuck = lane->queue.queued > 0 && taken == lane->standby_taken;
     lane->standby_taken = taken;
     if (lane->standby_ns < STANDBY_NS_MAX)
         lane->standby_ns *= 2;
     if (is_stuck)
-        lane->briefness = 0; /* the others are wanted, too */
-    if (is_stuck || lane->active == 0)
+        lane->briefness = 0; /* the others are wanted, too; those who submit see to it */
+    if (is_stuck || lane->active == 0) {
         lane->standby = NULL;
-    return is_stuck;
+        inbox_settle(lane);
+    }
+    return is_stuck && lane->queue.queued > lane->coming;
+}
+
+/* How many jobs were taken to be run. */
+static uint64_t standby_taken(const struct mw_lane *lane)
+{
+    return atomic_load_explicit(&lane->taken, memory_order_relaxed) - lane->cancelled;
 }
 
 /* Learn from a leaf. One that a thread switch fell into is not the end of it; when leaves are brief
@@ -350,7 +360,7 @@ static void loop_on_pool(struct mw_pool_item *item)
 
     own_lane = lane;
     mw_spin_mutex_lock(&lane->lock);
-    loop_arrive(lane);
+    loop_arrive(lane, slot);
     do {
         more = jobs_run(lane, slot, QUANTUM_LEAVES, mw_clock_ns() + QUANTUM_NS);
     } while (more && loop_yield(lane, slot) != 0);
@@ -386,7 +396,7 @@ static void thread_main(void *arg)
     mw_spin_mutex_lock(&lane->lock);
     slot->thread.os = pthread_self();
     do {
-        loop_arrive(lane);
+        loop_arrive(lane, slot);
         jobs_run(lane, slot, UINT_MAX, UINT64_MAX);
     } while (thread_park(lane, slot));
     has_before = thread_leave(lane, slot, &before);
@@ -528,7 +538,7 @@ static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max
     do {
         struct mw_job *job;
 
-        while (!loop_is_spare(lane) && (job = job_take(lane, slot, &round)) != NULL) {
+        while (!loop_is_spare(lane, slot) && (job = job_take(lane, slot, &round)) != NULL) {
             job_run(lane, slot, job, &round);
             if (++count < count_max && round.now < until_ns)
                 continue;
@@ -536,11 +546,11 @@ static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max
             if (lane->queue.queued > 0)
                 return true;
         }
-        if (loop_is_spare(lane)) {
+        if (loop_is_spare(lane, slot)) {
             loop_stand_down(lane, slot);
             return false;
         }
-    } while (loop_look_again(lane) || !loop_end(lane));
+    } while (loop_look_again(lane, slot) || !loop_end(lane));
     return false;
 }
 
@@ -556,6 +566,7 @@ static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct r
         return NULL;
     counter_add(&lane->taken, 1);
     lane->busy++;
+    lane->taker = slot;
     slot->job = job;
     round->has_expired = false;
     if (job->deadline_ns != 0) {

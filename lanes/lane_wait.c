@@ -154,6 +154,7 @@ int waits_watch_forks(void)
 static int wait_here(struct mw_lane *lane, const struct mw_job *job, uint64_t deadline_ns)
 {
     struct lane_waiter waiter = {.job = job};
+    bool was_woken;
 
     mw_spin_mutex_lock(&lane->lock);
     lane_take_in(lane);
@@ -165,7 +166,10 @@ static int wait_here(struct mw_lane *lane, const struct mw_job *job, uint64_t de
     lane->waiters = &waiter;
     lane->waiting++;
     lane_unlock(lane);
-    if (waiter_sleep(&waiter, deadline_ns))
+    mw_block_begin(); /* a worker of a pool may be made up for */
+    was_woken = waiter_sleep(&waiter, deadline_ns);
+    mw_block_end();
+    if (was_woken)
         return 0;
 
     mw_spin_mutex_lock(&lane->lock);

@@ -6,8 +6,8 @@
  *
  * Threads: any; it sleeps between the looks.
  * Bounds:  MW_AWAKE_THREADS_MAX threads are looked at; the rest count as awake. */
-#ifndef MILLWRIGHT_AWAKE_H
-#define MILLWRIGHT_AWAKE_H
+#ifndef MW_POOLS_AWAKE_H
+#define MW_POOLS_AWAKE_H
 
 #include "thread.h"
 

@@ -2,8 +2,9 @@
  * CLOCK_MONOTONIC are known. Each thread has its own and takes a new one every
  * MW_CLOCK_ANCHOR_TICKS_MAX at the latest, so an error of the rate has no time to grow. The rate is
  * found once, from two anchors far enough apart; an anchor that the rate foretells badly (a virtual
- * machine has moved) throws the rate away, and after RATES_MAX of those the counter is not used
- * again. */
+ * machine has moved) throws the rate away. A counter that does not serve is given up for good: one
+ * that changes its speed, or was foretold badly RATES_MAX times, or that takes so long to read
+ * (some virtual machines trap it) that no anchor is had MISSES_MAX times in a row. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -38,25 +39,36 @@ uint64_t mw_clock_ns(void)
 #define OFF_NS_MAX         UINT64_C(2000)
 #define OFF_PART           1000 /* of the time since the anchor before: twice what NTP slews */
 #define RATES_MAX          8
+#define MISSES_MAX         64
+
+/* Plain numbers: relaxed order, no partner. */
+static _Atomic int rates_left = RATES_MAX; /* 0: the counter is given up */
+static _Atomic int misses;                 /* in a row */
 
 /* Guards `first`: whoever finds it set goes without. Acquire and release pair with each other. */
 static atomic_flag is_rating = ATOMIC_FLAG_INIT;
 static struct mw_clock_anchor first;
-static int rates_left = -1; /* -1: nobody has looked whether the counter serves */
 
 static bool anchor_take(struct mw_clock_anchor *anchor);
 static void rate_find(const struct mw_clock_anchor *anchor);
 static void rate_check(const struct mw_clock_anchor *before, const struct mw_clock_anchor *now);
+static void give_up(void);
 static bool counter_is_invariant(void);
 
 uint64_t mw_clock_anchor_ns(void)
 {
     struct mw_clock_anchor now;
 
+    if (atomic_load_explicit(&rates_left, memory_order_relaxed) == 0)
+        return mw_clock_ns();
     if (!anchor_take(&now)) { /* interrupted each time: do without this once */
+        if (atomic_fetch_add_explicit(&misses, 1, memory_order_relaxed) + 1 >= MISSES_MAX)
+            give_up();
         mw_clock_own.ticks = 0;
         return mw_clock_ns();
     }
+    if (atomic_load_explicit(&misses, memory_order_relaxed) != 0)
+        atomic_store_explicit(&misses, 0, memory_order_relaxed);
     rate_check(&mw_clock_own, &now);
     if (atomic_load_explicit(&mw_clock_rate, memory_order_relaxed) == 0)
         rate_find(&now);
@@ -86,15 +98,15 @@ static void rate_find(const struct mw_clock_anchor *anchor)
 
     if (atomic_flag_test_and_set_explicit(&is_rating, memory_order_acquire))
         return;
-    if (rates_left < 0)
-        rates_left = counter_is_invariant() ? RATES_MAX : 0;
     ticks = anchor->ticks - first.ticks;
     if (first.ticks == 0 || anchor->ticks < first.ticks) {
-        first = *anchor;
-    } else if (rates_left > 0 && ticks >= RATE_TICKS_MIN) {
+        if (counter_is_invariant())
+            first = *anchor;
+        else
+            give_up();
+    } else if (ticks >= RATE_TICKS_MIN) {
         double exact = (double)(anchor->ns - first.ns) / (double)ticks;
 
-        rates_left--;
         first.ticks = 0;
         atomic_store_explicit(&mw_clock_rate,
                               (uint64_t)(exact * (double)(UINT64_C(1) << MW_CLOCK_RATE_BITS)),
@@ -114,8 +126,17 @@ static void rate_check(const struct mw_clock_anchor *before, const struct mw_clo
         return;
     foretold = before->ns + (passed * known >> MW_CLOCK_RATE_BITS);
     off = foretold > now->ns ? foretold - now->ns : now->ns - foretold;
-    if (off > OFF_NS_MAX + (now->ns - before->ns) / OFF_PART)
-        atomic_store_explicit(&mw_clock_rate, 0, memory_order_relaxed);
+    if (off <= OFF_NS_MAX + (now->ns - before->ns) / OFF_PART)
+        return;
+    atomic_store_explicit(&mw_clock_rate, 0, memory_order_relaxed);
+    if (atomic_fetch_sub_explicit(&rates_left, 1, memory_order_relaxed) <= 1)
+        give_up();
+}
+
+static void give_up(void)
+{
+    atomic_store_explicit(&rates_left, 0, memory_order_relaxed);
+    atomic_store_explicit(&mw_clock_rate, 0, memory_order_relaxed);
 }
 
 /* Whether it counts at one speed, also when the CPU does not run at one. */

@@ -19,7 +19,8 @@ uint64_t mw_clock_ns(void);
 
 /* The same within a few microseconds, at a third of the cost where the CPU counts time itself. Of
  * two threads one may be ahead of the other by as much, and a later time of one thread may lie
- * before an earlier one: subtract with care. Runs on: any thread. Does not block. */
+ * before an earlier one: subtract with care. Runs on: any thread, but not in a signal handler. Does
+ * not block. */
 static inline uint64_t mw_clock_near_ns(void);
 
 /* ---- the inside of mw_clock_near_ns, see clock.c ---- */

@@ -19,6 +19,7 @@
 
 #define AFFINITY_CPUS_MAX (1 << 20)
 #define CGROUP_DEPTH_MAX  64 /* levels looked at, the innermost first */
+#define MICRO             1000000
 
 /* The fields of a mountinfo line that matter, as in proc(5); they point into the line. */
 struct mount {
@@ -237,6 +238,7 @@ static void level_read(const char *directory, bool unified, struct mw_cpus *cpus
 {
     long long quota;
     long long period;
+    long long micros; /* of a CPU; the kernel's periods are not longer than a second */
     bool known;
 
     cpus->throttled += level_throttled(directory);
@@ -246,8 +248,13 @@ static void level_read(const char *directory, bool unified, struct mw_cpus *cpus
         known = read_numbers(directory, "cpu.cfs_quota_us", &quota, NULL) &&
                 read_numbers(directory, "cpu.cfs_period_us", &period, NULL);
     }
-    if (known && quota > 0 && period > 0 && (double)quota / (double)period < cpus->fraction)
-        cpus->fraction = (double)quota / (double)period;
+    if (!known || quota <= 0 || quota > LLONG_MAX / MICRO || period <= 0)
+        return;
+    micros = quota * MICRO / period;
+    if (micros == 0)
+        micros = 1;
+    if ((double)micros / MICRO < cpus->fraction)
+        cpus->fraction = (double)micros / MICRO;
 }
 
 /* The line "nr_throttled N" of cpu.stat, the same in v1 and v2; 0 without one. */

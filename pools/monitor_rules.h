@@ -11,7 +11,7 @@
  *  2. *Calm*: the item waited for less than MW_MONITOR_AGE_MS.
  *  3. *Busy*: no worker is blocked. Idle CPUs prove nothing then: perhaps another process has them.
  *  4. *Starved*: less than half of the effective CPUs (a fraction) was used since the sample
- * before.
+ *     before.
  *  5. *Starved*, whatever the CPUs do: a worker is blocked, and those that are awake, with the
  *     children that work for them, could use at most half of the CPUs, in two samples in a row. On
  *     two CPUs that is one spinner and one blocked worker, which rule 4 measures as half or a
@@ -23,8 +23,8 @@
  * or is as high from the start, to its double, once the pool has as many threads as its minimum.
  * Never above 64 per CPU or the pool's maximum, and never down. When somebody else changes the
  * minimum, what they set is the user's from then on, and all begins anew. */
-#ifndef MILLWRIGHT_MONITOR_RULES_H
-#define MILLWRIGHT_MONITOR_RULES_H
+#ifndef MW_POOLS_MONITOR_RULES_H
+#define MW_POOLS_MONITOR_RULES_H
 
 #include <stdbool.h>
 #include <stdint.h>

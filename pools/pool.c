@@ -40,7 +40,6 @@
 #include "process.h"
 #include "thread.h"
 
-#define GATE_NAME        "mw-pool-gate"
 #define GATE_ROUNDS_IDLE 4u
 
 struct worker {
@@ -49,6 +48,7 @@ struct worker {
     struct mw_event_waiter waiter;
     unsigned blocks; /* mw_block_begin without its mw_block_end */
     bool slow;       /* less urgent than the process's first thread, see is_slow */
+    bool awaited;    /* it was `coming` when it was started; set before its thread is there */
     /* guarded by the pool's lock */
     struct worker *next; /* in `unused` */
     struct mw_thread thread;
@@ -455,6 +455,7 @@ static int worker_start(struct mw_pool *pool)
     int error;
 
     assert(worker != NULL);
+    worker->awaited = !is_slow(); /* others should not rely on one that may be long in coming */
     error = mw_thread_start(&worker->thread, &options, worker_main, worker);
     if (error != 0) {
         pool->start_failures++;
@@ -462,7 +463,7 @@ static int worker_start(struct mw_pool *pool)
     }
     pool->unused = worker->next;
     pool->threads++;
-    pool->coming = true;
+    pool->coming = worker->awaited;
     return 0;
 }
 
@@ -476,8 +477,9 @@ static void worker_main(void *arg)
     self = worker;
     worker->slow = is_slow();
     mw_mutex_lock(&pool->lock);
-    do {
+    if (worker->awaited)
         pool->coming = false;
+    do {
         while (worker_may_take(pool))
             item_run(pool, worker);
     } while (worker_park(pool, worker));
@@ -508,6 +510,7 @@ static bool worker_park(struct mw_pool *pool, struct worker *worker)
             worker_sleep(pool, worker, pool->threads > pool->growth.min ? deadline : UINT64_MAX);
     if (pool->called) { /* whomever it was meant for */
         pool->called = false;
+        pool->coming = false;
         return true;
     }
     pool->parked--;
@@ -567,7 +570,6 @@ static void item_push(struct mw_pool *pool, struct mw_pool_item *item)
     pool->pending++;
 }
 
-/* Take the oldest item. */
 static struct mw_pool_item *item_pop(struct mw_pool *pool)
 {
     struct mw_pool_item *item = pool->head;
@@ -620,7 +622,7 @@ static bool gate_is_needed(const struct mw_pool *pool)
 /* See that the gate looks in time. If it cannot be started, whoever comes by next tries again. */
 static void gate_call(struct mw_pool *pool)
 {
-    struct mw_thread_options options = {.name = GATE_NAME, .kind = MW_THREAD_HOST};
+    struct mw_thread_options options = {.kind = MW_THREAD_GATE};
     uint64_t leaf;
 
     if (pool->gate_alive) {

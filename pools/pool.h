@@ -4,17 +4,23 @@
  * Elastic as .NET's pool is (seeds 000, 001, 003): up to min_threads a worker is started for each
  * item that finds nobody idle. Above it a gate thread adds one when items wait and none was taken
  * for MW_POOL_GATE_MS. A worker that says that it blocks (mw_block_begin) is made up for: at once
- * for the first CPUs of them, then step by step, see pool.c. max_threads is hard. Workers above
- * min_threads leave after idle_ms without work. Items start in the order of their submission.
+ * for the first CPUs of them, then step by step, see pool_growth.h; when it blocks no longer, one
+ * worker parks as soon as its item is done. max_threads is hard. Workers above min_threads leave
+ * after idle_ms without work. Items start in the order of their submission.
+ *
+ * Where the system refuses a thread, the workers that there are go on, and the gate tries again
+ * each MW_POOL_GATE_MS; where it refuses the gate too, the next call or finished item tries again.
  *
  * Ownership:  an item is the caller's; the pool borrows it from submit until it calls fn, and does
  *             not touch it again.
  * Threads:    submit and snapshot from any thread, also from inside an item. Workers are named
- *             mw-pool and record the kind MW_THREAD_POOL.
+ *             mw-pool and record the kind MW_THREAD_POOL; the gate is named mw-pool-gate, is none
+ *             of our kinds, and is there only while work waits that may not start a worker.
  * Bounds:     queue_max waiting items, max_threads workers; both fixed at mw_pool_new. min_threads
  *             may change at any time.
- * Fork:       in a forked child submit returns -EOWNERDEAD, and free leaves the pool as it is, on
- *             purpose: make a new one there. */
+ * Fork:       in a forked child submit and the calls for the minimum return -EOWNERDEAD, a snapshot
+ *             is all zeros, mw_block_* do nothing, and free leaves the pool as it is, on purpose:
+ *             make a new one there. */
 #ifndef MILLWRIGHT_POOL_H
 #define MILLWRIGHT_POOL_H
 
@@ -57,7 +63,7 @@ struct mw_pool_stats {
     uint64_t completed;
     uint64_t rejected;
     uint64_t injected;          /* workers that the gate added above the minimum */
-    uint64_t start_failures;    /* threads that the system refused to start */
+    uint64_t start_failures;    /* threads, the gate's too, that the system refused to start */
     uint64_t oldest_pending_ns; /* age of the item that has waited longest; 0 when none waits */
 };
 
@@ -80,9 +86,10 @@ int mw_pool_submit(struct mw_pool *pool, struct mw_pool_item *item);
  * Runs on: a worker of this pool, inside an item. Does not block. */
 int mw_pool_yield(struct mw_pool *pool, struct mw_pool_item *item);
 
-/* Set the minimum; workers that this allows for what waits are started at once. `before`, if not
- * NULL, gets the minimum there was. Returns 0, or -EINVAL (0, or above max_threads; `before` is set
- * nevertheless). Seed 003. Runs on: any thread. Does not block (it may start threads). */
+/* Set the minimum; workers that this allows for what waits are started at once, and those above a
+ * lower one leave as they become idle. `before`, if not NULL, gets the minimum there was. Returns
+ * 0, or -EINVAL (0, or above max_threads; `before` is set nevertheless). Seed 003. Runs on: any
+ * thread. Does not block (it may start threads). */
 int mw_pool_set_min(struct mw_pool *pool, unsigned min_threads, unsigned *before);
 
 /* The same, but only while the minimum is `expected`: else -ESTALE, and `before` says what it is.
@@ -96,8 +103,10 @@ int mw_pool_replace_min(struct mw_pool *pool, unsigned expected, unsigned min_th
 void mw_block_begin(void);
 void mw_block_end(void);
 
-/* What the pool does right now. Runs on: any thread. Stops nobody: it reads counters that each are
- * right, of moments that may lie microseconds apart. */
+/* What the pool does right now. Runs on: any thread. Stops nobody and waits for nobody: it reads
+ * counters that each are right, of moments that may lie microseconds apart. An item that a worker
+ * takes meanwhile shows in `pending` or in `busy`: when both are 0, all that was submitted before
+ * has run. */
 void mw_pool_snapshot(struct mw_pool *pool, struct mw_pool_stats *stats);
 
 #endif

@@ -48,8 +48,10 @@ void growth_compensate(struct growth *growth, unsigned threads, uint64_t now)
 
     while (growth_goal(growth) < at_once && compensate_one(growth))
         growth->step_ns = now;
-    if (growth_is_short(growth) && now >= growth_step_due(growth) && compensate_one(growth))
-        growth->step_ns = now;
+    while (growth_is_short(growth) && now >= growth_step_due(growth)) {
+        growth->step_ns = growth_step_due(growth); /* not `now`: nobody may have looked since */
+        (void)compensate_one(growth);
+    }
 }
 
 bool growth_inject(struct growth *growth)

@@ -7,7 +7,8 @@
  *  - compensated: added for workers that say that they block, at most one for each. At once while
  *    the goal is below minimum + CPUs, or below the workers that there are; then one for each step:
  *    STEP_MS, and as much again for each CPUs that the goal is further up, at most STEP_MS_MAX.
- *    When a worker blocks no longer the goal falls at once.
+ *    The time runs also while nothing waits and nobody looks. When a worker blocks no longer the
+ *    goal falls at once.
  *
  * The numbers are .NET's, but for these: a raise of the minimum is never handed to the steps (seed
  * 000 saw the pool stuck there), and the injected count apart from the compensated ones, so a
@@ -15,8 +16,8 @@
  *
  * Ownership:  part of struct mw_pool.
  * Threads:    guarded by the pool's lock. */
-#ifndef MILLWRIGHT_POOL_GROWTH_H
-#define MILLWRIGHT_POOL_GROWTH_H
+#ifndef MW_POOLS_POOL_GROWTH_H
+#define MW_POOLS_POOL_GROWTH_H
 
 #include <stdbool.h>
 #include <stdint.h>

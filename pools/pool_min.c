@@ -10,6 +10,9 @@
 #define HEX_DIGITS "0123456789abcdefABCDEF"
 #define DIGITS     "0123456789"
 
+/* Enough for the longest text, of which at most 32 bytes are the user's. */
+#define WHY_BYTES 160
+
 static bool is_hexadecimal(const char *text);
 static bool read_decimal(const char *text, unsigned max, unsigned *value);
 
@@ -44,15 +47,15 @@ int mw_pool_min_parse(const char *text, unsigned max, unsigned *min_threads, cha
 int mw_pool_min_environment(unsigned max, unsigned *min_threads, char *why, size_t why_bytes)
 {
     const char *text = getenv(MW_POOL_MIN_ENVIRONMENT);
-    int said;
+    char must_be[WHY_BYTES];
+    int error;
 
     if (text == NULL || *text == '\0')
         return -ENOENT;
-    said = snprintf(why, why_bytes, "%s ", MW_POOL_MIN_ENVIRONMENT);
-    assert(said >= 0);
-    if ((size_t)said > why_bytes)
-        said = (int)why_bytes;
-    return mw_pool_min_parse(text, max, min_threads, why + said, why_bytes - (size_t)said);
+    error = mw_pool_min_parse(text, max, min_threads, must_be, sizeof must_be);
+    if (error != 0)
+        snprintf(why, why_bytes, "%s %s", MW_POOL_MIN_ENVIRONMENT, must_be);
+    return error;
 }
 
 /* With a prefix, or of hexadecimal digits with a letter among them. */

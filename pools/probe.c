@@ -57,7 +57,7 @@ static void pool_arrive(struct mw_pool_item *item);
 
 int mw_probe_new(struct mw_probe **out, struct mw_probe_target *target, unsigned interval_ms)
 {
-    struct mw_thread_options options = {.name = "mw-probe", .kind = MW_THREAD_HOST};
+    struct mw_thread_options options = {.kind = MW_THREAD_PROBE};
     struct mw_probe *probe;
     int error = mw_process_watch();
 

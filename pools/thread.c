@@ -30,7 +30,8 @@ struct entry {
 static const char *const kind_names[MW_THREAD_KINDS] = {
     [MW_THREAD_HOST] = "host",          [MW_THREAD_LOOP] = "mw-loop",
     [MW_THREAD_POOL] = "mw-pool",       [MW_THREAD_LANE] = "mw-cpu-lane",
-    [MW_THREAD_MONITOR] = "mw-monitor",
+    [MW_THREAD_MONITOR] = "mw-monitor", [MW_THREAD_PROBE] = "mw-probe",
+    [MW_THREAD_GATE] = "mw-pool-gate",
 };
 
 /* Raised by the starter before the thread exists, lowered by the thread as its last act. Numbers

@@ -21,6 +21,8 @@ enum mw_thread_kind {
     MW_THREAD_POOL,     /* mw-pool: a worker of the shared pool */
     MW_THREAD_LANE,     /* mw-cpu-lane: a lane's dedicated thread */
     MW_THREAD_MONITOR,  /* mw-monitor: samples a pool */
+    MW_THREAD_PROBE,    /* mw-probe: sends a probe's items */
+    MW_THREAD_GATE,     /* mw-pool-gate: lets a pool grow, slowly */
     MW_THREAD_KINDS     /* how many there are */
 };
 

@@ -7,8 +7,8 @@
  *
  * Threads: watch and forget from any thread; read from one at a time.
  * Bounds:  MW_USAGE_PROCESSES_MAX processes. */
-#ifndef MILLWRIGHT_USAGE_H
-#define MILLWRIGHT_USAGE_H
+#ifndef MW_POOLS_USAGE_H
+#define MW_POOLS_USAGE_H
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -7,6 +7,7 @@ const struct mw_serve_settings mw_serve_defaults = {
     .listen = "127.0.0.1:7417",
     .lane_queue = 1024,
     .pool_max = 16,
+    .probe_interval_ms = 5,
     .files_cap = 4,
     .store_cap = 4,
     .store_max_bytes = UINT64_C(5) << 30,
@@ -17,6 +18,13 @@ const struct mw_serve_settings mw_serve_defaults = {
 };
 
 const struct mw_compile_settings mw_compile_defaults = {0};
+
+const struct mw_probe_settings mw_probe_defaults = {
+    .emits = MW_PROBE_ANY,
+    .lane = MW_PROBE_ANY,
+    .compiler_threads = MW_PROBE_ANY,
+    .seconds = 10,
+};
 
 #define AT(member) offsetof(struct mw_serve_settings, member)
 
@@ -32,9 +40,13 @@ static const struct mw_setting serve_table[] = {
     {"lane-queue", 0, MW_SETTING_NUMBER, AT(lane_queue), 1, 1000000, NULL, "N",
      "compiles that may wait for the CPU lane (1024)"},
     {"pool-min", 0, MW_SETTING_NUMBER, AT(pool_min), 1, 1024, NULL, "N",
-     "shared pool workers that stay (the effective CPUs)"},
+     "shared pool workers that start at once, and stay (the effective CPUs)"},
     {"pool-max", 0, MW_SETTING_NUMBER, AT(pool_max), 2, 1024, NULL, "N",
      "shared pool workers at most (16)"},
+    {"pool-tuning", 0, MW_SETTING_CHOICE, AT(pool_tuning), 0, 0, "on|off", "WHETHER",
+     "raise the shared pool's minimum while its workers block: on (default), off"},
+    {"probe-interval-ms", 0, MW_SETTING_NUMBER, AT(probe_interval_ms), 0, 60000, NULL, "MS",
+     "time between two probes of the pool and of the loop; 0: none (5)"},
     {"files-cap", 0, MW_SETTING_NUMBER, AT(files_cap), 1, 512, NULL, "N",
      "leaves of the `files` IO pool at once (4)"},
     {"store-cap", 0, MW_SETTING_NUMBER, AT(store_cap), 1, 512, NULL, "N",
@@ -74,6 +86,22 @@ static const struct mw_setting compile_table[] = {
 };
 
 #undef AT
+#define AT(member) offsetof(struct mw_probe_settings, member)
+
+static const struct mw_setting probe_table[] = {
+    {"emits", 0, MW_SETTING_NUMBER, AT(emits), 0, 1024, NULL, "N",
+     "only rows with N emits at once (0, 1, 6, 12 and 24)"},
+    {"lane", 0, MW_SETTING_CHOICE, AT(lane), 0, 0, "dedicated|pool|uv", "WHERE",
+     "only rows whose emits run there: dedicated, pool or uv (all)"},
+    {"compiler-threads", 0, MW_SETTING_CHOICE, AT(compiler_threads), 0, 0, "on|off", "WHETHER",
+     "only rows in which the compiler starts threads, or starts none (both)"},
+    {"seconds", 0, MW_SETTING_NUMBER, AT(seconds), 1, 3600, NULL, "S",
+     "the most that a row may take (10)"},
+    {"json", 0, MW_SETTING_SWITCH, AT(json), 0, 0, NULL, NULL, "print JSON instead of the table"},
+    {"help", 'h', MW_SETTING_SWITCH, AT(help), 0, 0, NULL, NULL, "print this"},
+};
+
+#undef AT
 
 static const struct mw_command commands[] = {
     {"serve", "[OPTION...]", "run the compile service",
@@ -85,6 +113,12 @@ static const struct mw_command commands[] = {
      "FLAGs go to the compiler; those that run programs or write files are refused "
      "(docs/flags.md).\n"
      "Exit status: 0 compiled, 1 errors found, 2 wrong usage.\n",
+     1},
+    {"probe", "[OPTION...]", "show what waits while compiles run, here and now",
+     "It compiles in this process, N times at once, on libuv's workers, on the shared pool and on\n"
+     "a lane of its own threads, and shows how long other work waited to start meanwhile.\n"
+     "All rows take about a minute; Ctrl-C ends it with what it has. docs/probe.md says how to\n"
+     "read it.\n",
      1},
     {"version", "", "print the version", NULL, 0},
     {"help", "[COMMAND]", "print this, or a command's options", NULL, 0},
@@ -100,6 +134,11 @@ struct mw_settings mw_serve_settings_of(struct mw_serve_settings *values)
 struct mw_settings mw_compile_settings_of(struct mw_compile_settings *values)
 {
     return (struct mw_settings){"compile", compile_table, COUNT(compile_table), values, NULL};
+}
+
+struct mw_settings mw_probe_settings_of(struct mw_probe_settings *values)
+{
+    return (struct mw_settings){"probe", probe_table, COUNT(probe_table), values, NULL};
 }
 
 const struct mw_command *mw_command_find(const char *name)
@@ -129,6 +168,8 @@ void mw_help_command(const struct mw_command *command, FILE *out)
         settings = mw_serve_settings_of(NULL);
     else if (strcmp(command->name, "compile") == 0)
         settings = mw_compile_settings_of(NULL);
+    else if (strcmp(command->name, "probe") == 0)
+        settings = mw_probe_settings_of(NULL);
     if (settings.count) {
         fputc('\n', out);
         mw_settings_help(&settings, out);

@@ -10,12 +10,26 @@
 
 #include "settings.h"
 
+/* Who may set the minimum of the shared pool; a later one wins over those before it. */
+enum mw_pool_min_source {
+    MW_POOL_MIN_DEFAULT = 0,
+    MW_POOL_MIN_CONFIG_FILE,
+    MW_POOL_MIN_OF_ENVIRONMENT,
+    MW_POOL_MIN_COMMAND_LINE,
+    MW_POOL_MIN_REQUEST, /* PATCH /v1/pools/shared */
+    MW_POOL_MIN_SOURCES  /* how many there are */
+};
+
 struct mw_serve_settings {
     char config[MW_SETTING_TEXT_BYTES];
     char listen[MW_SETTING_TEXT_BYTES];
     char data[MW_SETTING_TEXT_BYTES]; /* "": the default, see mw_default_data_dir */
     unsigned lane_cap, lane_queue;
-    unsigned pool_min, pool_max;
+    unsigned pool_min;                         /* what was read last; see pool_min_by */
+    unsigned pool_min_by[MW_POOL_MIN_SOURCES]; /* what each source says; 0: nothing */
+    unsigned pool_max;
+    unsigned pool_tuning;       /* 0: on, 1: off */
+    unsigned probe_interval_ms; /* 0: no probe */
     unsigned files_cap, store_cap;
     uint64_t store_max_bytes;
     uint64_t body_max_bytes;
@@ -36,11 +50,24 @@ struct mw_compile_settings {
     unsigned help;
 };
 
+#define MW_PROBE_ANY (~0u) /* the option was not given: all of them */
+
+struct mw_probe_settings {
+    unsigned emits;
+    unsigned lane;             /* an enum mw_probe_lane_choice */
+    unsigned compiler_threads; /* 0: on, 1: off */
+    unsigned seconds;
+    unsigned json;
+    unsigned help;
+};
+
 /* The defaults, and the table that fills them. */
 extern const struct mw_serve_settings mw_serve_defaults;
 extern const struct mw_compile_settings mw_compile_defaults;
+extern const struct mw_probe_settings mw_probe_defaults;
 struct mw_settings mw_serve_settings_of(struct mw_serve_settings *values);
 struct mw_settings mw_compile_settings_of(struct mw_compile_settings *values);
+struct mw_settings mw_probe_settings_of(struct mw_probe_settings *values);
 
 struct mw_command {
     const char *name;

@@ -14,6 +14,7 @@ static const struct {
 } engine_commands[] = {
     {"serve", mw_command_serve},
     {"compile", mw_command_compile},
+    {"probe", mw_command_probe},
 };
 
 int main(int argc, char **argv)

@@ -6,5 +6,6 @@
 
 int mw_command_serve(int argc, char **argv);
 int mw_command_compile(int argc, char **argv);
+int mw_command_probe(int argc, char **argv);
 
 #endif

@@ -11,6 +11,7 @@
 #include "json_text.h"
 #include "log.h"
 #include "report.h"
+#include "shared_pool.h"
 #include "step.h"
 #include "wire.h"
 
@@ -156,6 +157,10 @@ int mw_pipeline_submit(struct mw_pipeline *pipeline, char *body, size_t body_byt
     ticket->arrived_ns = mw_clock_ns();
     ticket->body = body;
     ticket->body_bytes = body_bytes;
+    /* The clock must run before a worker has time to parse the body: that is when it matters. */
+    uint32_t timeout_ms = mw_submission_timeout_look(body, body_bytes);
+    if (timeout_ms == 0 || timeout_ms > pipeline->parts.timeout_ms_max)
+        timeout_ms = pipeline->parts.timeout_ms_max;
     int error = mw_step_start(&ticket->step, pipeline->parts.adapter, pipeline->parts.files,
                               work_prefix, after_prefix);
     if (error) {
@@ -168,7 +173,8 @@ int mw_pipeline_submit(struct mw_pipeline *pipeline, char *body, size_t body_byt
     uv_timer_init(pipeline->parts.loop, &ticket->timer); /* only sets fields: cannot fail */
     ticket->timer.data = ticket;
     ticket->timer_open = true;
-    uv_timer_start(&ticket->timer, on_timeout, pipeline->parts.timeout_ms_max, 0);
+    uv_update_time(pipeline->parts.loop);
+    uv_timer_start(&ticket->timer, on_timeout, timeout_ms, 0);
     pipeline->stats.requests++;
     pipeline->stats.tickets++;
     *out = ticket;
@@ -253,7 +259,11 @@ static void after_prefix(struct mw_step *step, int status)
 static int work_lookup(struct mw_step *step)
 {
     struct mw_flight *flight = FLIGHT_OF(step);
-    return mw_store_get(flight->pipeline->parts.store, &flight->submission->key, &flight->entry);
+    mw_block_begin();
+    int error =
+        mw_store_get(flight->pipeline->parts.store, &flight->submission->key, &flight->entry);
+    mw_block_end();
+    return error;
 }
 
 static void after_lookup(struct mw_step *step, int status)
@@ -355,8 +365,10 @@ static int work_keep(struct mw_step *step)
         flight->not_kept = NOT_KEPT_MOVED;
         return 0;
     }
+    mw_block_begin(); /* one process writes at a time */
     flight->store_error =
         mw_store_put(flight->pipeline->parts.store, &flight->submission->key, &flight->entry);
+    mw_block_end();
     flight->stored = flight->store_error == 0;
     if (!flight->stored)
         flight->not_kept = NOT_KEPT_STORE;
@@ -515,22 +527,20 @@ static void on_timeout(uv_timer_t *timer)
     struct mw_ticket *ticket = timer->data;
     struct mw_pipeline *pipeline = ticket->pipeline;
     pipeline->stats.timeouts++;
-    struct mw_pool_stats pool;
-    mw_pool_snapshot(pipeline->parts.pool, &pool);
-    bool saturated = pool.pending > 0 && pool.busy >= pool.threads;
+    struct mw_lane *const lanes[] = {pipeline->parts.cpu, pipeline->parts.files,
+                                     pipeline->parts.store_io};
+    size_t lane_count = sizeof lanes / sizeof lanes[0];
+    char why[320];
+    (void)mw_shared_pool_explain(pipeline->parts.shared, lanes, lane_count, why, sizeof why);
     struct mw_problem problem; /* the ticket's own may be lent to a step */
     mw_problem_set(&problem, MW_PROBLEM_TIMEOUT, NULL,
                    "the time asked for is up after %llu ms; give a larger timeout_ms, or try again "
                    "when less is queued%s",
-                   (unsigned long long)((mw_clock_ns() - ticket->arrived_ns) / MW_NS_PER_MS),
-                   saturated ? "; every pool worker is busy while work waits, so the time-out may "
-                               "come from blocking calls elsewhere"
-                             : "");
-    json_t *extra = json_pack(
-        "{s:o, s:o}", "pool", mw_report_pool(pipeline->parts.pool), "lanes",
-        mw_report_lanes((struct mw_lane *const[]){pipeline->parts.cpu, pipeline->parts.files,
-                                                  pipeline->parts.store_io},
-                        3));
+                   (unsigned long long)((mw_clock_ns() - ticket->arrived_ns) / MW_NS_PER_MS), why);
+    json_t *extra =
+        json_pack("{s:o, s:o, s:o}", "pool", mw_report_pool(pipeline->parts.shared->pool),
+                  "pool_monitor", mw_report_monitor(pipeline->parts.shared->monitor), "lanes",
+                  mw_report_lanes(lanes, lane_count));
     ticket_answer_problem(ticket, &problem, extra);
     json_decref(extra);
 }

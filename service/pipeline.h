@@ -36,6 +36,7 @@
 #include "problem.h"
 
 struct mw_pipeline;
+struct mw_shared_pool;
 struct mw_ticket;
 
 /* What the pipeline works with; all of it outlives the pipeline. */
@@ -44,11 +45,11 @@ struct mw_pipeline_parts {
     struct mw_lane_uv *adapter; /* brings steps back to the loop */
     struct mw_toolchain *toolchain;
     struct mw_store *store;
-    struct mw_pool *pool;     /* for the snapshot in time-out answers */
-    struct mw_lane *files;    /* IO pool: parsing, keys, answers */
-    struct mw_lane *store_io; /* IO pool: the store */
-    struct mw_lane *cpu;      /* the CPU lane */
-    uint32_t timeout_ms_max;  /* a request may ask for at most this; 0: MW_RUN_TIMEOUT_MS_MAX */
+    struct mw_shared_pool *shared; /* for what time-out answers tell of it */
+    struct mw_lane *files;         /* IO pool: parsing, keys, answers */
+    struct mw_lane *store_io;      /* IO pool: the store */
+    struct mw_lane *cpu;           /* the CPU lane */
+    uint32_t timeout_ms_max; /* a request may ask for at most this; 0: MW_RUN_TIMEOUT_MS_MAX */
 };
 
 /* The answer to a ticket: the body is malloc'ed and goes to the receiver. */

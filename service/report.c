@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log.h"
 #include "pipeline.h"
+#include "shared_pool.h"
 
 enum number_type { NUMBER_UNSIGNED, NUMBER_U64, NUMBER_NS };
 
@@ -34,16 +36,45 @@ struct number {
 static const struct number pool_numbers[] = {
     UNSIGNED(mw_pool_stats, threads, "pool_threads", "gauge", "Workers alive"),
     UNSIGNED(mw_pool_stats, busy, "pool_busy", "gauge", "Workers that run an item"),
+    UNSIGNED(mw_pool_stats, blocked, "pool_blocked", "gauge", "Of those, the ones that block"),
     UNSIGNED(mw_pool_stats, min_threads, "pool_min_threads", "gauge", "Minimum of workers"),
     UNSIGNED(mw_pool_stats, max_threads, "pool_max_threads", "gauge", "Maximum of workers"),
     UNSIGNED(mw_pool_stats, pending, "pool_pending", "gauge", "Items that wait for a worker"),
     UNSIGNED(mw_pool_stats, queue_max, "pool_queue_max", "gauge", "Items that may wait"),
     U64(mw_pool_stats, completed, "pool_completed_total", "counter", "Items run"),
     U64(mw_pool_stats, rejected, "pool_rejected_total", "counter", "Items refused"),
+    U64(mw_pool_stats, injected, "pool_injected_total", "counter",
+        "Workers added above the minimum because nothing moved"),
     U64(mw_pool_stats, start_failures, "pool_start_failures_total", "counter",
         "Threads that the system refused to start"),
     NS(mw_pool_stats, oldest_pending, "pool_oldest_pending_seconds",
        "Age of the item that has waited longest"),
+};
+
+static const struct number monitor_numbers[] = {
+    UNSIGNED(mw_monitor_stats, min_raised, "pool_monitor_min_raised", "gauge",
+             "The minimum that the monitor has raised the pool to; 0: none"),
+    U64(mw_monitor_stats, samples, "pool_monitor_samples_total", "counter", "Looks at the pool"),
+    U64(mw_monitor_stats, discarded, "pool_monitor_discarded_total", "counter",
+        "Looks that did not count: the monitor itself came late, or was throttled"),
+    U64(mw_monitor_stats, starved, "pool_monitor_starved_total", "counter",
+        "Looks that found the pool starved"),
+    U64(mw_monitor_stats, raises, "pool_monitor_raises_total", "counter", "Raises of the minimum"),
+    U64(mw_monitor_stats, failures, "pool_monitor_failures_total", "counter", "Looks that failed"),
+    NS(mw_monitor_stats, age_max, "pool_monitor_age_max_seconds",
+       "Longest wait for a worker that the monitor saw"),
+};
+
+static const struct number probe_numbers[] = {
+    U64(mw_probe_stats, sent, "probe_sent_total", "counter", "Probe items sent"),
+    U64(mw_probe_stats, arrived, "probe_arrived_total", "counter", "Probe items started"),
+    U64(mw_probe_stats, refused, "probe_refused_total", "counter", "Probe items refused"),
+    NS(mw_probe_stats, in_flight, "probe_in_flight_seconds",
+       "What the probe item that waits now has waited so far"),
+    NS(mw_probe_stats, p50, "probe_wait_p50_seconds", "Median wait of a probe item to start"),
+    NS(mw_probe_stats, p99, "probe_wait_p99_seconds",
+       "99th percentile of the wait of a probe item to start"),
+    NS(mw_probe_stats, max, "probe_wait_max_seconds", "Longest wait of a probe item to start"),
 };
 
 #define AT_PRIORITY(priority)                                                                      \
@@ -151,10 +182,18 @@ static const double bucket_s[] = {0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1,
 static json_t *numbers_json(const struct number *numbers, size_t count, const void *stats);
 static double number_value(const struct number *number, const void *stats);
 static void write_numbers(FILE *out, const struct number *numbers, size_t count, const void *stats);
+static json_t *probe_json(struct mw_probe *probe, unsigned interval_ms);
+static json_t *events_json(struct mw_shared_pool *shared);
+static json_t *event_json(const struct mw_pool_event *event);
+static json_t *given_json(const struct mw_shared_pool *shared);
+static void write_pool(FILE *out, struct mw_shared_pool *shared);
+static void write_probes(FILE *out, const struct mw_shared_pool *shared);
 static void write_lanes(FILE *out, struct mw_lane *const *lanes, size_t count);
 static void write_lane_histograms(FILE *out, struct mw_lane *const *lanes, size_t count,
                                   const char *metric,
                                   const struct mw_histogram *(*of)(const struct mw_lane *));
+static void write_histogram(FILE *out, const char *metric, const char *label, const char *value,
+                            const struct mw_histogram *histogram);
 static void write_audit(FILE *out, const struct mw_registry *registry);
 static void write_kinds(FILE *out, const char *metric, const char *help, enum mw_thread_kind first,
                         const unsigned *counts);
@@ -169,6 +208,47 @@ json_t *mw_report_pool(struct mw_pool *pool)
     if (object)
         json_object_set_new(object, "name", json_string("shared"));
     return object;
+}
+
+json_t *mw_report_monitor(struct mw_monitor *monitor)
+{
+    struct mw_monitor_stats stats;
+    mw_monitor_snapshot(monitor, &stats);
+    json_t *object = numbers_json(monitor_numbers, COUNT(monitor_numbers), &stats);
+    if (!object)
+        return NULL;
+    json_object_set_new(object, "enabled", json_boolean(stats.enabled));
+    json_object_set_new(object, "raised", json_boolean(stats.min_raised != 0));
+    json_object_set_new(object, "min_before",
+                        stats.min_raised ? json_integer(stats.min_user) : json_null());
+    json_object_set_new(object, "min_after",
+                        stats.min_raised ? json_integer(stats.min_raised) : json_null());
+    return object;
+}
+
+json_t *mw_report_shared_pool(struct mw_shared_pool *shared)
+{
+    struct mw_monitor_stats monitor;
+    json_t *object = mw_report_pool(shared->pool);
+    if (!object)
+        return NULL;
+    mw_monitor_snapshot(shared->monitor, &monitor);
+    bool raised = monitor.min_raised &&
+                  json_integer_value(json_object_get(object, "min_threads")) == monitor.min_raised;
+    json_object_set_new(
+        object, "min_threads_from",
+        json_string(raised ? "monitor"
+                           : mw_pool_min_source_member(mw_shared_pool_min_source(shared))));
+    json_object_set_new(object, "min_threads_given", given_json(shared));
+    json_object_set_new(object, "monitor", mw_report_monitor(shared->monitor));
+    json_object_set_new(object, "probe", probe_json(shared->pool_probe, shared->probe_interval_ms));
+    json_object_set_new(object, "events", events_json(shared));
+    return object;
+}
+
+json_t *mw_report_loop(const struct mw_shared_pool *shared)
+{
+    return json_pack("{s:o}", "probe", probe_json(shared->loop_probe, shared->probe_interval_ms));
 }
 
 json_t *mw_report_lanes(struct mw_lane *const *lanes, size_t count)
@@ -207,7 +287,7 @@ json_t *mw_report_audit(const struct mw_registry *registry)
     return object;
 }
 
-char *mw_report_metrics(struct mw_pool *pool, const struct mw_registry *registry,
+char *mw_report_metrics(struct mw_shared_pool *shared, const struct mw_registry *registry,
                         const struct mw_pipeline_stats *pipeline,
                         const struct mw_store_stats *store)
 {
@@ -220,9 +300,8 @@ char *mw_report_metrics(struct mw_pool *pool, const struct mw_registry *registry
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
-    struct mw_pool_stats pool_stats;
-    mw_pool_snapshot(pool, &pool_stats);
-    write_numbers(out, pool_numbers, COUNT(pool_numbers), &pool_stats);
+    write_pool(out, shared);
+    write_probes(out, shared);
     write_lanes(out, lanes, lane_count);
     write_lane_histograms(out, lanes, lane_count, "lane_wait_seconds", mw_lane_wait_histogram);
     write_lane_histograms(out, lanes, lane_count, "lane_run_seconds", mw_lane_run_histogram);
@@ -250,6 +329,66 @@ static json_t *numbers_json(const struct number *numbers, size_t count, const vo
             json_object_set_new(object, numbers[i].member, json_integer((json_int_t)value));
         }
     }
+    return object;
+}
+
+static json_t *given_json(const struct mw_shared_pool *shared)
+{
+    json_t *object = json_object();
+    for (int source = 0; object && source < MW_POOL_MIN_SOURCES; source++)
+        json_object_set_new(object, mw_pool_min_source_member((enum mw_pool_min_source)source),
+                            shared->min_by[source] ? json_integer(shared->min_by[source])
+                                                   : json_null());
+    return object;
+}
+
+/* null: there is no probe */
+static json_t *probe_json(struct mw_probe *probe, unsigned interval_ms)
+{
+    struct mw_probe_stats stats;
+    if (!probe)
+        return json_null();
+    mw_probe_snapshot(probe, &stats);
+    json_t *object = numbers_json(probe_numbers, COUNT(probe_numbers), &stats);
+    if (object)
+        json_object_set_new(object, "interval_ms", json_integer(interval_ms));
+    return object;
+}
+
+static json_t *events_json(struct mw_shared_pool *shared)
+{
+    struct mw_pool_event events[MW_POOL_EVENTS_MAX];
+    unsigned count = mw_shared_pool_events(shared, events, COUNT(events));
+    json_t *list = json_array();
+    for (unsigned i = 0; list && i < count; i++)
+        json_array_append_new(list, event_json(&events[i]));
+    return list;
+}
+
+static json_t *event_json(const struct mw_pool_event *event)
+{
+    static const char *const whats[MW_MONITOR_EVENTS] = {
+        [MW_MONITOR_RAISED] = "raised",
+        [MW_MONITOR_RESTORED] = "restored",
+        [MW_MONITOR_LEFT] = "left",
+        [MW_MONITOR_FAILED] = "failed",
+    };
+    const struct mw_monitor_event *monitor = &event->monitor;
+    char at[MW_LOG_STAMP_BYTES];
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:i, s:i}", "at", mw_log_stamp(at, event->at), "what",
+                  event->by_monitor ? whats[monitor->kind] : "set", "by",
+                  event->by_monitor ? "monitor" : mw_pool_min_source_member(event->source),
+                  "min_before", (int)monitor->min_before, "min_after", (int)monitor->min_after);
+    if (!object || !event->by_monitor)
+        return object;
+    json_t *figures = json_pack(
+        "{s:i, s:i, s:i, s:i, s:f, s:f, s:s?}", "threads", (int)monitor->threads, "busy",
+        (int)monitor->busy, "blocked", (int)monitor->blocked, "pending", (int)monitor->pending,
+        "age_ms", (double)monitor->age_ns / (double)MW_NS_PER_MS, "cpu_used", monitor->cpu_used,
+        "error", monitor->error ? mw_strerror(monitor->error) : NULL);
+    json_object_update_missing(object, figures);
+    json_decref(figures);
     return object;
 }
 
@@ -309,19 +448,59 @@ static void write_lane_histograms(FILE *out, struct mw_lane *const *lanes, size_
     for (size_t lane = 0; lane < count; lane++) {
         struct mw_lane_stats stats;
         mw_lane_snapshot(lanes[lane], &stats);
-        const struct mw_histogram *histogram = of(lanes[lane]);
-        for (size_t i = 0; i < COUNT(bucket_s); i++)
-            fprintf(out, "millwright_%s_bucket{lane=\"%s\",le=\"%g\"} %llu\n", metric, stats.name,
-                    bucket_s[i],
-                    (unsigned long long)mw_histogram_count_below(
-                        histogram, (uint64_t)(bucket_s[i] * (double)MW_NS_PER_S)));
-        unsigned long long all = mw_histogram_count(histogram);
-        fprintf(out, "millwright_%s_bucket{lane=\"%s\",le=\"+Inf\"} %llu\n", metric, stats.name,
-                all);
-        fprintf(out, "millwright_%s_sum{lane=\"%s\"} %.9g\n", metric, stats.name,
-                (double)mw_histogram_sum(histogram) / (double)MW_NS_PER_S);
-        fprintf(out, "millwright_%s_count{lane=\"%s\"} %llu\n", metric, stats.name, all);
+        write_histogram(out, metric, "lane", stats.name, of(lanes[lane]));
     }
+}
+
+static void write_histogram(FILE *out, const char *metric, const char *label, const char *value,
+                            const struct mw_histogram *histogram)
+{
+    for (size_t i = 0; i < COUNT(bucket_s); i++)
+        fprintf(out, "millwright_%s_bucket{%s=\"%s\",le=\"%g\"} %llu\n", metric, label, value,
+                bucket_s[i],
+                (unsigned long long)mw_histogram_count_below(
+                    histogram, (uint64_t)(bucket_s[i] * (double)MW_NS_PER_S)));
+    unsigned long long all = mw_histogram_count(histogram);
+    fprintf(out, "millwright_%s_bucket{%s=\"%s\",le=\"+Inf\"} %llu\n", metric, label, value, all);
+    fprintf(out, "millwright_%s_sum{%s=\"%s\"} %.9g\n", metric, label, value,
+            (double)mw_histogram_sum(histogram) / (double)MW_NS_PER_S);
+    fprintf(out, "millwright_%s_count{%s=\"%s\"} %llu\n", metric, label, value, all);
+}
+
+static void write_pool(FILE *out, struct mw_shared_pool *shared)
+{
+    struct mw_pool_stats pool;
+    struct mw_monitor_stats monitor;
+    mw_pool_snapshot(shared->pool, &pool);
+    mw_monitor_snapshot(shared->monitor, &monitor);
+    write_numbers(out, pool_numbers, COUNT(pool_numbers), &pool);
+    write_head(out, "pool_monitor_enabled", "gauge", "Whether the minimum is raised when it helps");
+    fprintf(out, "millwright_pool_monitor_enabled %d\n", monitor.enabled);
+    write_numbers(out, monitor_numbers, COUNT(monitor_numbers), &monitor);
+}
+
+static void write_probes(FILE *out, const struct mw_shared_pool *shared)
+{
+    const struct {
+        const char *target;
+        struct mw_probe *probe;
+    } probes[] = {{"pool", shared->pool_probe}, {"loop", shared->loop_probe}};
+    if (!shared->pool_probe || !shared->loop_probe)
+        return;
+    for (size_t i = 0; i < COUNT(probe_numbers); i++) {
+        const struct number *number = &probe_numbers[i];
+        write_head(out, number->metric, number->metric_type, number->help);
+        for (size_t which = 0; which < COUNT(probes); which++) {
+            struct mw_probe_stats stats;
+            mw_probe_snapshot(probes[which].probe, &stats);
+            fprintf(out, "millwright_%s{target=\"%s\"} %.15g\n", number->metric,
+                    probes[which].target, metric_value(number, &stats));
+        }
+    }
+    write_head(out, "probe_wait_seconds", "histogram", "Wait of probe items to start");
+    for (size_t which = 0; which < COUNT(probes); which++)
+        write_histogram(out, "probe_wait_seconds", "target", probes[which].target,
+                        mw_probe_histogram(probes[which].probe));
 }
 
 static void write_audit(FILE *out, const struct mw_registry *registry)

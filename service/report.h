@@ -11,20 +11,29 @@
 #include <jansson.h>
 
 #include <millwright/lane.h>
+#include <millwright/monitor.h>
 #include <millwright/pool.h>
 #include <millwright/registry.h>
 #include <millwright/store.h>
 
 struct mw_pipeline_stats;
+struct mw_shared_pool;
 
+/* The pool's own numbers, and the monitor's. */
 json_t *mw_report_pool(struct mw_pool *pool);
+json_t *mw_report_monitor(struct mw_monitor *monitor);
+
+/* The pool with all that belongs to it, and the loop. */
+json_t *mw_report_shared_pool(struct mw_shared_pool *shared);
+json_t *mw_report_loop(const struct mw_shared_pool *shared);
+
 json_t *mw_report_lanes(struct mw_lane *const *lanes, size_t count);
 
 /* What the leak audit counts and finds. */
 json_t *mw_report_audit(const struct mw_registry *registry);
 
 /* The text of GET /metrics. */
-char *mw_report_metrics(struct mw_pool *pool, const struct mw_registry *registry,
+char *mw_report_metrics(struct mw_shared_pool *shared, const struct mw_registry *registry,
                         const struct mw_pipeline_stats *pipeline,
                         const struct mw_store_stats *store);
 

@@ -16,20 +16,25 @@ static void post_compile(void *user, struct mw_http_request *request, const char
 static void get_artifact(void *user, struct mw_http_request *request, const char *tail);
 static void get_lanes(void *user, struct mw_http_request *request, const char *tail);
 static void get_pools(void *user, struct mw_http_request *request, const char *tail);
+static void patch_pool(void *user, struct mw_http_request *request, const char *tail);
+static int parse_min(const char *body, size_t bytes, unsigned max, unsigned *min_threads,
+                     struct mw_problem *problem);
 static void get_audit(void *user, struct mw_http_request *request, const char *tail);
 static void get_health(void *user, struct mw_http_request *request, const char *tail);
 static void get_metrics(void *user, struct mw_http_request *request, const char *tail);
 
 const struct mw_route mw_service_routes[] = {
-    {"POST", "/v1/compile", post_compile},    {"GET", "/v1/artifacts/", get_artifact},
-    {"HEAD", "/v1/artifacts/", get_artifact}, {"GET", "/v1/lanes", get_lanes},
-    {"HEAD", "/v1/lanes", get_lanes},         {"GET", "/v1/pools", get_pools},
-    {"HEAD", "/v1/pools", get_pools},         {"GET", "/v1/audit", get_audit},
-    {"HEAD", "/v1/audit", get_audit},         {"GET", "/healthz", get_health},
-    {"HEAD", "/healthz", get_health},         {"GET", "/metrics", get_metrics},
-    {"HEAD", "/metrics", get_metrics},
+    {"POST", "/v1/compile", post_compile},     {"GET", "/v1/artifacts/", get_artifact},
+    {"HEAD", "/v1/artifacts/", get_artifact},  {"GET", "/v1/lanes", get_lanes},
+    {"HEAD", "/v1/lanes", get_lanes},          {"GET", "/v1/pools", get_pools},
+    {"PATCH", "/v1/pools/shared", patch_pool}, {"HEAD", "/v1/pools", get_pools},
+    {"GET", "/v1/audit", get_audit},           {"HEAD", "/v1/audit", get_audit},
+    {"GET", "/healthz", get_health},           {"HEAD", "/healthz", get_health},
+    {"GET", "/metrics", get_metrics},          {"HEAD", "/metrics", get_metrics},
 };
 const size_t mw_service_route_count = sizeof mw_service_routes / sizeof mw_service_routes[0];
+
+#define PATCH_BYTES_MAX 4096u /* it is parsed on the loop */
 
 /* A GET of an artifact, from the request until the store has answered. */
 struct fetch {
@@ -144,7 +149,10 @@ static void get_artifact(void *user, struct mw_http_request *request, const char
 static int work_fetch(struct mw_step *step)
 {
     struct fetch *fetch = FETCH_OF(step);
-    return mw_store_get(fetch->service->store, &fetch->key, &fetch->entry);
+    mw_block_begin();
+    int error = mw_store_get(fetch->service->store, &fetch->key, &fetch->entry);
+    mw_block_end();
+    return error;
 }
 
 static void after_fetch(struct mw_step *step, int status)
@@ -219,7 +227,70 @@ static void get_pools(void *user, struct mw_http_request *request, const char *t
 {
     struct mw_service *service = user;
     (void)tail;
-    reply_json(request, json_pack("{s:[o]}", "pools", mw_report_pool(service->pool)));
+    reply_json(request, json_pack("{s:[o], s:o}", "pools", mw_report_shared_pool(&service->shared),
+                                  "loop", mw_report_loop(&service->shared)));
+}
+
+/* JSON merge patch (RFC 7396) of the one member that can be set. */
+static void patch_pool(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    struct mw_problem problem;
+    unsigned min_threads, before, after;
+    size_t bytes;
+    (void)tail;
+    if (refuse_when_stopping(service, request))
+        return;
+    char *body = mw_http_request_take_body(request, &bytes);
+    int error = parse_min(body, bytes, service->settings.pool_max, &min_threads, &problem);
+    free(body);
+    if (error) {
+        mw_http_reply_problem(request, &problem);
+        return;
+    }
+    error = mw_shared_pool_set_min(&service->shared, min_threads, &before, &after);
+    if (error) {
+        mw_problem_set(&problem, MW_PROBLEM_INTERNAL, NULL, "%s", mw_strerror(error));
+        mw_http_reply_problem(request, &problem);
+        return;
+    }
+    reply_json(request,
+               json_pack("{s:s, s:i, s:i, s:s}", "name", "shared", "min_threads_before",
+                         (int)before, "min_threads", (int)after, "min_threads_from",
+                         mw_pool_min_source_member(mw_shared_pool_min_source(&service->shared))));
+}
+
+/* {"min_threads": N}, or null (0) for what it was started with. Returns 0 or -EINVAL. */
+static int parse_min(const char *body, size_t bytes, unsigned max, unsigned *min_threads,
+                     struct mw_problem *problem)
+{
+    json_error_t where;
+    if (bytes > PATCH_BYTES_MAX) {
+        mw_problem_set(problem, MW_PROBLEM_TOO_LARGE, "body", "body: must be at most %u bytes",
+                       PATCH_BYTES_MAX);
+        return -EINVAL;
+    }
+    json_t *object = json_loadb(bytes ? body : "", bytes, JSON_REJECT_DUPLICATES, &where);
+    if (!object) {
+        mw_problem_set(problem, MW_PROBLEM_BAD_JSON, NULL, "line %d, column %d: %s", where.line,
+                       where.column, where.text);
+        problem->line = where.line;
+        problem->column = where.column;
+        return -EINVAL;
+    }
+    const json_t *min = json_object_get(object, "min_threads");
+    json_int_t number = json_is_integer(min) ? json_integer_value(min) : 0;
+    bool good = json_object_size(object) == 1 &&
+                (json_is_null(min) || (number >= 1 && number <= (json_int_t)max));
+    json_decref(object);
+    *min_threads = (unsigned)number;
+    if (good)
+        return 0;
+    mw_problem_set(problem, MW_PROBLEM_BAD_FIELD, "min_threads",
+                   "min_threads: must be the only member, and a number from 1 to %u, or null for "
+                   "what the service was started with",
+                   max);
+    return -EINVAL;
 }
 
 static void get_audit(void *user, struct mw_http_request *request, const char *tail)
@@ -242,7 +313,7 @@ static void get_metrics(void *user, struct mw_http_request *request, const char 
     struct mw_service *service = user;
     (void)tail;
     reply_text(request,
-               mw_report_metrics(service->pool, service->registry,
+               mw_report_metrics(&service->shared, service->registry,
                                  mw_pipeline_stats(service->pipeline), &service->store_stats),
                "text/plain; version=0.0.4; charset=utf-8");
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <millwright/cpus.h>
 #include <millwright/error.h>
+#include <millwright/pool_min.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@ struct server {
 };
 
 static int read_settings(struct mw_serve_settings *values, int argc, char **argv);
+static int read_environment(struct mw_serve_settings *values);
 static int fit_to_file_limit(struct mw_serve_settings *values);
 static int run(const struct mw_serve_settings *values);
 static void watch_signals(struct server *server);
@@ -66,13 +68,35 @@ static int read_settings(struct mw_serve_settings *values, int argc, char **argv
         fprintf(stderr, "millwright serve: takes no argument '%s'; see --help\n", argv[used]);
         return -EINVAL;
     }
-    if (!values->config[0])
-        return 0;
-    char path[MW_SETTING_TEXT_BYTES];
-    memcpy(path, values->config, sizeof path);
-    *values = mw_serve_defaults;
-    int error = mw_settings_file(&settings, path);
-    return error ? error : mw_settings_argv(&settings, argc, argv) < 0 ? -EINVAL : 0;
+    unsigned in_command_line = values->pool_min, in_file = 0;
+    if (values->config[0]) {
+        char path[MW_SETTING_TEXT_BYTES];
+        memcpy(path, values->config, sizeof path);
+        *values = mw_serve_defaults;
+        int error = mw_settings_file(&settings, path);
+        if (error)
+            return error;
+        in_file = values->pool_min;
+        if (mw_settings_argv(&settings, argc, argv) < 0)
+            return -EINVAL;
+    }
+    values->pool_min_by[MW_POOL_MIN_CONFIG_FILE] = in_file;
+    values->pool_min_by[MW_POOL_MIN_COMMAND_LINE] = in_command_line;
+    return read_environment(values);
+}
+
+/* What is wrong there is refused even where something else wins over it, as in the config file. */
+static int read_environment(struct mw_serve_settings *values)
+{
+    char why[256];
+    int error =
+        mw_pool_min_environment(MW_POOL_MAX_THREADS_LIMIT,
+                                &values->pool_min_by[MW_POOL_MIN_OF_ENVIRONMENT], why, sizeof why);
+    if (error && error != -ENOENT) {
+        fprintf(stderr, "millwright serve: %s\n", why);
+        return error;
+    }
+    return 0;
 }
 
 /* A compile that finds no descriptor for a header would call it missing, so connections must never

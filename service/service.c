@@ -45,6 +45,9 @@ int mw_service_new(struct mw_service **out, uv_loop_t *loop,
     int error = open_pools(service, why, why_bytes);
     if (!error)
         error = open_store(service, why, why_bytes);
+    if (!error) /* not earlier: loading the compiler is no lateness of the loop's */
+        error = mw_shared_pool_watch(&service->shared, settings, service->registry, loop, why,
+                                     why_bytes);
     if (!error)
         error = open_front(service, why, why_bytes);
     if (error) {
@@ -86,8 +89,9 @@ void mw_service_free(struct mw_service *service)
         return;
     /* The IO pools run on the shared pool, so they go before it; the store goes last, since a
      * leaf of theirs may be using it until they are gone. */
+    mw_shared_pool_unwatch(&service->shared);
     mw_registry_free(service->registry, true);
-    mw_pool_free(service->pool);
+    mw_shared_pool_close(&service->shared);
     mw_pipeline_free(service->pipeline);
     mw_store_close(service->store);
     mw_toolchain_free(service->toolchain);
@@ -97,19 +101,12 @@ void mw_service_free(struct mw_service *service)
 static int open_pools(struct mw_service *service, char *why, size_t why_bytes)
 {
     const struct mw_serve_settings *settings = &service->settings;
-    if (settings->pool_min > settings->pool_max) {
-        snprintf(why, why_bytes, "pool-min %u is more than pool-max %u", settings->pool_min,
-                 settings->pool_max);
-        return -EINVAL;
-    }
-    int error = mw_pool_new(&service->pool, &(struct mw_pool_options){
-                                                .min_threads = settings->pool_min,
-                                                .max_threads = settings->pool_max,
-                                            });
-    if (!error)
-        error = mw_registry_new(&service->registry, service->pool);
+    int error = mw_shared_pool_open(&service->shared, settings, why, why_bytes);
+    if (error)
+        return error;
+    error = mw_registry_new(&service->registry, service->shared.pool);
     if (error) {
-        snprintf(why, why_bytes, "cannot make the shared pool: %s", mw_strerror(error));
+        snprintf(why, why_bytes, "cannot make the lanes: %s", mw_strerror(error));
         return error;
     }
     return open_lanes(service, why, why_bytes);
@@ -173,7 +170,7 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
                                                         .adapter = &service->adapter,
                                                         .toolchain = service->toolchain,
                                                         .store = service->store,
-                                                        .pool = service->pool,
+                                                        .shared = &service->shared,
                                                         .files = service->lanes[MW_LANE_FILES],
                                                         .store_io = service->lanes[MW_LANE_STORE],
                                                         .cpu = service->lanes[MW_LANE_COMPILE_CPU],
@@ -226,7 +223,10 @@ static void start_housekeeping(struct mw_service *service)
 static int work_warm(struct mw_step *step)
 {
     uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
-    return mw_toolchain_stamp(SERVICE_OF(step, warm)->toolchain, stamp);
+    mw_block_begin(); /* it looks at thousands of files */
+    int error = mw_toolchain_stamp(SERVICE_OF(step, warm)->toolchain, stamp);
+    mw_block_end();
+    return error;
 }
 
 static void after_warm(struct mw_step *step, int status)
@@ -247,7 +247,10 @@ static void on_census(uv_timer_t *timer)
 static int work_census(struct mw_step *step)
 {
     struct mw_service *service = SERVICE_OF(step, census);
-    return mw_store_stats(service->store, &service->census_result);
+    mw_block_begin();
+    int error = mw_store_stats(service->store, &service->census_result);
+    mw_block_end();
+    return error;
 }
 
 static void after_census(struct mw_step *step, int status)
@@ -275,7 +278,7 @@ static void write_banner(struct mw_service *service)
     struct mw_lane_stats lane;
     struct mw_pool_stats pool;
     mw_lane_snapshot(service->lanes[MW_LANE_COMPILE_CPU], &lane);
-    mw_pool_snapshot(service->pool, &pool);
+    mw_pool_snapshot(service->shared.pool, &pool);
     snprintf(service->banner, sizeof service->banner,
              "millwright %s listening on %s: %s lane of %u on %u CPUs, shared pool of %u to %u, "
              "clang %s, store %s (at most %.1f GiB)",
@@ -309,6 +312,7 @@ static void let_go_of_loop(struct mw_service *service)
 {
     mw_http_free(service->http);
     service->http = NULL;
+    mw_shared_pool_unwatch_loop(&service->shared);
     if (service->census_timer_open)
         uv_close((uv_handle_t *)&service->census_timer, NULL);
     service->census_timer_open = false;

@@ -16,13 +16,14 @@
 #include "listener.h"
 #include "pipeline.h"
 #include "service.h"
+#include "shared_pool.h"
 #include "step.h"
 
 struct mw_service {
     struct mw_serve_settings settings;
     uv_loop_t *loop;
     struct mw_listener listener;
-    struct mw_pool *pool;
+    struct mw_shared_pool shared;
     struct mw_registry *registry;
     struct mw_lane *lanes[MW_SERVICE_LANES]; /* those of the registry */
     struct mw_toolchain *toolchain;

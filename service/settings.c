@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct mw_setting *find_argument(const struct mw_settings *settings,
                                               const char *argument, const char **value);
@@ -15,6 +16,7 @@ static int set(const struct mw_settings *settings, const struct mw_setting *sett
                const char *value, char *why, size_t why_bytes);
 static int parse_number(const struct mw_setting *setting, const char *value, uint64_t *number,
                         char *why, size_t why_bytes);
+static bool reads_as_hexadecimal(const char *value, uint64_t *number);
 static int parse_choice(const char *choices, const char *value, unsigned *place);
 static int set_lane(const struct mw_settings *settings, struct mw_lane_settings *lanes,
                     const char *text, char *why, size_t why_bytes);
@@ -183,10 +185,26 @@ static int parse_number(const struct mw_setting *setting, const char *value, uin
     }
     if (good && *end == '\0' && *number >= setting->min && *number <= setting->max)
         return 0;
-    snprintf(why, why_bytes, "must be a decimal number from %llu to %llu%s, not '%.64s'",
+    char hint[64] = "";
+    if (reads_as_hexadecimal(value, number))
+        snprintf(hint, sizeof hint, "; if you mean hexadecimal, write %llu",
+                 (unsigned long long)*number);
+    snprintf(why, why_bytes, "must be a decimal number from %llu to %llu%s, not '%.64s'%s",
              (unsigned long long)setting->min, (unsigned long long)setting->max,
-             setting->type == MW_SETTING_BYTES ? " (K, M and G may follow)" : "", value);
+             setting->type == MW_SETTING_BYTES ? " (K, M and G may follow)" : "", value, hint);
     return -EINVAL;
+}
+
+/* `1F4` or `0x1f4`: nobody can mean that as decimal (seed 003). */
+static bool reads_as_hexadecimal(const char *value, uint64_t *number)
+{
+    static const char digits[] = "0123456789abcdefABCDEF";
+    const char *first = strncasecmp(value, "0x", 2) == 0 ? value + 2 : value;
+    size_t length = strspn(first, digits);
+    if (length == 0 || length > 16 || first[length] != '\0')
+        return false;
+    *number = strtoull(first, NULL, 16);
+    return first != value || strpbrk(value, "abcdefABCDEF") != NULL;
 }
 
 static int parse_choice(const char *choices, const char *value, unsigned *place)

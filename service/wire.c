@@ -27,6 +27,9 @@ static const struct field {
 
 static int parse_body(struct mw_submission *submission, const char *body, size_t bytes,
                       struct mw_problem *problem);
+static bool find_timeout(const char *body, size_t at, size_t end, size_t body_bytes,
+                         uint32_t *timeout_ms);
+static size_t skip_spaces(const char *text, size_t at, size_t bytes);
 static int check_members(const json_t *object, struct mw_problem *problem);
 static int check_submission(struct mw_submission *submission, struct mw_problem *problem);
 static int bad_field(struct mw_problem *problem, const char *field, const char *reason);
@@ -70,6 +73,53 @@ void mw_submission_free(struct mw_submission *submission)
     mw_options_free(submission->options);
     json_decref(submission->body);
     free(submission);
+}
+
+uint32_t mw_submission_timeout_look(const char *body, size_t body_bytes)
+{
+    uint32_t timeout_ms = 0;
+    if (body_bytes <= 2 * MW_TIMEOUT_LOOK_BYTES)
+        return find_timeout(body, 0, body_bytes, body_bytes, &timeout_ms)
+                   ? timeout_ms
+                   : MW_RUN_TIMEOUT_MS_DEFAULT;
+    if (!find_timeout(body, 0, MW_TIMEOUT_LOOK_BYTES, body_bytes, &timeout_ms))
+        (void)find_timeout(body, body_bytes - MW_TIMEOUT_LOOK_BYTES, body_bytes, body_bytes,
+                           &timeout_ms);
+    return timeout_ms;
+}
+
+/* Whether the member's name stands in body[at..end); its value, or 0 when that is none. In JSON a
+ * quote that ends or begins a name can only be preceded by a backslash inside a string. */
+static bool find_timeout(const char *body, size_t at, size_t end, size_t body_bytes,
+                         uint32_t *timeout_ms)
+{
+    static const char name[] = "\"timeout_ms\"";
+    const char *found = NULL;
+    while (at < end && (found = memmem(body + at, end - at, name, sizeof name - 1))) {
+        at = (size_t)(found - body) + sizeof name - 1;
+        if (found == body || found[-1] != '\\')
+            break;
+        found = NULL;
+    }
+    if (!found)
+        return false;
+    uint64_t number = 0;
+    at = skip_spaces(body, at, body_bytes);
+    if (at < body_bytes && body[at] == ':')
+        at = skip_spaces(body, at + 1, body_bytes);
+    while (at < body_bytes && body[at] >= '0' && body[at] <= '9' && number <= MW_RUN_TIMEOUT_MS_MAX)
+        number = number * 10 + (uint64_t)(body[at++] - '0');
+    at = skip_spaces(body, at, body_bytes);
+    bool ends = at < body_bytes && (body[at] == ',' || body[at] == '}');
+    *timeout_ms = ends && number <= MW_RUN_TIMEOUT_MS_MAX ? (uint32_t)number : 0;
+    return true;
+}
+
+static size_t skip_spaces(const char *text, size_t at, size_t bytes)
+{
+    while (at < bytes && text[at] != '\0' && strchr(" \t\r\n", text[at]))
+        at++;
+    return at;
 }
 
 static int parse_body(struct mw_submission *submission, const char *body, size_t bytes,

@@ -16,6 +16,8 @@
 
 #include "problem.h"
 
+#define MW_TIMEOUT_LOOK_BYTES 4096u
+
 struct mw_submission {
     json_t *body; /* owns the strings that the request points to */
     struct mw_compile_request request;
@@ -32,6 +34,11 @@ struct mw_submission {
 int mw_submission_parse(struct mw_submission **out, const char *body, size_t body_bytes,
                         struct mw_problem *problem);
 void mw_submission_free(struct mw_submission *submission);
+
+/* The timeout_ms of a body that nobody has parsed yet, for a clock that runs meanwhile: a look at
+ * the first and last MW_TIMEOUT_LOOK_BYTES only. 0: it cannot be told so cheaply. Where it is, a
+ * body that parses has the same; one that does not may have any. Runs on: any thread. */
+uint32_t mw_submission_timeout_look(const char *body, size_t body_bytes);
 
 /* The diagnostics as a JSON array. NULL when memory is out. */
 json_t *mw_wire_diagnostics(const struct mw_diagnostics *diagnostics);

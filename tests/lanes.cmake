@@ -4,6 +4,7 @@ foreach(name lane lane_fault lane_fork lane_order lane_stress lane_wait)
   # the library's calls of pthread_create must find the one in the test
   set_target_properties(lanes_${name}_test PROPERTIES ENABLE_EXPORTS ON)
 endforeach()
+mw_test(lanes lane_brief LINK millwright SOURCES pools/support.c TIMEOUT 300)
 mw_test(lanes lane_uv LINK millwright PkgConfig::UV SOURCES pools/support.c)
 # the libraries' calls of write must find the one in the test
 set_target_properties(lanes_lane_uv_test PROPERTIES ENABLE_EXPORTS ON)

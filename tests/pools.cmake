@@ -1,3 +1,4 @@
+mw_test(pools clock LINK millwright SOURCES pools/support.c)
 mw_test(pools cpus LINK millwright)
 target_include_directories(pools_cpus_test PRIVATE ${PROJECT_SOURCE_DIR}/pools)
 mw_test(pools error LINK millwright)
@@ -10,7 +11,15 @@ mw_test(pools usage LINK millwright)
 foreach(name awake monitor_rules usage)
   target_include_directories(pools_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/pools)
 endforeach()
-foreach(name monitor pool probe thread)
+mw_test(pools pool_growth LINK millwright SOURCES ${CMAKE_SOURCE_DIR}/pools/pool_growth.c)
+target_include_directories(pools_pool_growth_test PRIVATE ${PROJECT_SOURCE_DIR}/pools)
+mw_test(pools pool_min LINK millwright)
+foreach(name pool pool_blocking pool_elastic pool_stress)
+  mw_test(pools ${name} LINK millwright
+    SOURCES pools/pool_scene.c pools/support.c pools/thread_starts.c)
+  set_target_properties(pools_${name}_test PROPERTIES ENABLE_EXPORTS ON) # as below
+endforeach()
+foreach(name monitor probe thread)
   mw_test(pools ${name} LINK millwright SOURCES pools/support.c pools/thread_starts.c)
   # the library's calls of pthread_create must find the one in the test
   set_target_properties(pools_${name}_test PROPERTIES ENABLE_EXPORTS ON)

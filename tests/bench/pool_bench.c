@@ -38,7 +38,7 @@ static const struct table *const tables[] = {
 static const char *only, *quick, *update;
 static const struct bench_option options[] = {
     {"--rows", "TEXT", "only the tables that have TEXT in their name, such as 'block'", &only},
-    {"--quick", NULL, "a tenth of the load: for the form, not for the figures", &quick},
+    {"--quick", NULL, "few rounds of a small load: for the form, not for the figures", &quick},
     {"--update", "FILE", "also put the tables into FILE, in place of those before", &update},
 };
 
@@ -48,6 +48,7 @@ static bench_measure measure;
 static int measure_in_child(const void *context, double values[BENCH_VALUES_MAX]);
 static int show(const struct bench *bench, const struct table_result *results, size_t count);
 static int update_file(const char *text);
+static int tell_update(int error);
 
 int main(int argc, char **argv)
 {
@@ -66,6 +67,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "pools: --update takes the whole: leave out --rows and --quick\n");
         return 2;
     }
+    if (update != NULL && tell_update(section_find(update, SECTION_BEGIN, SECTION_END)) != 0)
+        return 1; /* before minutes have gone by */
     work_loops = work_calibrate(MW_NS_PER_MS);
     status = measure_tables(&bench, results, &count);
     if (status == 0)
@@ -100,7 +103,7 @@ static int measure_table(const struct bench *bench, struct table_result *result)
     struct bench some = *bench;
     size_t count = (size_t)table->group_count * table->column_count;
 
-    some.runs = bench->runs * table->rounds;
+    some.runs = bench->runs * (quick == NULL ? table->rounds : 1);
     result->rounds = some.runs + table->cold;
     result->samples = calloc(count * BENCH_VALUES_MAX * result->rounds, sizeof *result->samples);
     if (result->samples == NULL)
@@ -164,12 +167,17 @@ static int show(const struct bench *bench, const struct table_result *results, s
 static int update_file(const char *text)
 {
     char *block = NULL;
-    int error = 0;
+    int error;
 
     if (asprintf(&block, "\n```\n%s```\n\n", text) < 0)
         return -ENOMEM;
     error = section_replace(update, SECTION_BEGIN, SECTION_END, block);
     free(block);
+    return tell_update(error);
+}
+
+static int tell_update(int error)
+{
     if (error == -ENOENT)
         fprintf(stderr, "pools: '%s' is not there or has no lines '%s' and '%s'\n", update,
                 SECTION_BEGIN, SECTION_END);

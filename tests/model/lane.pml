@@ -1,5 +1,5 @@
-/* lane.pml - a model of lanes/lane.c and lane_loop.c: submit through the inbox or under the lock, loops that are
- * brought, park, linger and end, cancel, and the end of the lane.
+/* lane.pml - a model of lanes/lane.c and lane_loop.c: submit through the inbox or under the lock,
+ * loops that are brought, park, stand by, linger and end, cancel, and the end of the lane.
  *
  * What must hold: a job that was accepted is done exactly once; fn runs once or never; no more than
  * CAP run; when all is quiet nothing lies there; mw_lane_free ends, and when it does nobody is
@@ -11,14 +11,23 @@
  * event_count.pml shows of it: an announced thread that does not lie yet sees the epoch move, one
  * that lies is woken, any one of them. Which job is next is left open: any that is queued.
  *
- * Sizes:    CAP, JOBS (3 or 4; two submitters share them), PLACES (queue_max)
+ * How brief leaves are is left open, too: `level` moves as any leaves could move it. A thread that
+ * stands by may look at any time. A look that would change nothing is left out, so that a lane that
+ * is stuck with somebody standing by is an end of the search and not a circle in it.
+ *
+ * Sizes:    CAP, JOBS (3 or 4; two submitters share them), PLACES (queue_max),
+ *           CALLS (LANE_CALLS_MAX)
  * Variants: POOL            loops run on the shared pool, and yield after any job
  *           SPIN            a loop that finds nothing watches the inbox for a while first
  *           NO_LINGER       a parked thread's time is never up: nothing heals a lost wake-up
  *           STARTS_FAIL     a thread (or a place in the pool's queue) may not be had
  *           CANCEL          somebody cancels job 1; the lane is freed with cancel_queued
  *           AGAIN           done() of job 0 submits it once more
- *           TOGETHER        jobs 0 and 1 run until both have started: free capacity must be used
+ *           TOGETHER=n      the first n jobs run until all of them have started, or will not: free
+ *                           capacity must be used
+ *           LEVEL=l         how leaves were before these: LONG, MIXED or BRIEF
+ *           STEADY          they stay so, but for what a standby has seen
+ *           WARM=n          n threads are parked already
  *           LATE            the lane is freed only when all is quiet
  * Mutants, to be found wrong:
  *           END_UNCHECKED   a loop ends though the last look found a job
@@ -27,9 +36,22 @@
  *           NO_ROLL_BACK    a loop that could not be started stays counted
  *           DONE_EARLY      cancel calls done() before it takes the job out
  *           DONE_TWICE      the lane's end does not take out what it cancels
- *           WAKE_KEPT       the call stays set when a thread has taken it
+ *           CALL_KEPT       the call stays when a thread has taken it
+ *           CALLS_LOST      who takes a call takes all
+ *           CALL_OWN        whose time is up leaves the call that may be there, and goes
+ *           CALL_TWICE      who was woken comes, also when another has taken the call
  *           SHUT_LATE       who was woken leaves the inbox open until it has looked
  *           CHAIN_BROKEN    who comes does not bring the next
+ *           LAUNCH_ONCE     who has started a thread does not look whether more are wanted
+ *           OPEN_ALONE      the inbox is open while a thread stands by and none is active
+ *           STANDBY_BLIND   who stands by never looks
+ *           STANDBY_NARROW  who stands by looks into the queue, and not into the inbox
+ *           STANDBY_NONE    a spare loop parks, and nobody stands by
+ *           STANDBY_KEPT    when leaves are brief no longer, the standby is not called off
+ *           STANDBY_SHUT    the same, and it is called off with the inbox left open
+ *           STANDBY_BRIEF   who takes over does not end the time of brief leaves
+ *           ALONE_SPARE     the only loop is spare as well
+ *           NOT_BACK        who is dismissed goes though jobs wait
  *           ANNOUNCED_LATE  a thread announces itself after it has freed the lock
  *           NOT_DISMISSED   the lane's end does not wake who is parked
  *           FREED_EARLY     the lane's end does not wait until all is quiet
@@ -45,6 +67,15 @@
 #ifndef JOBS
 #define JOBS 3
 #endif
+#ifndef CALLS
+#define CALLS 2
+#endif
+#ifndef WARM
+#define WARM 0
+#endif
+#ifndef TOGETHER
+#define TOGETHER 0
+#endif
 #define JOBS_MAX  4
 #define STARTS    8 /* more than are ever tried: asserted */
 #define NO_THREAD STARTS
@@ -59,6 +90,14 @@
 #define SHUT   0
 #define OPEN   1
 #define CLOSED 2
+
+/* how brief leaves are: whether `briefness` in lane.c is 0, less than BRIEF_ENOUGH, or that */
+#define LONG  0
+#define MIXED 1
+#define BRIEF 2
+#ifndef LEVEL
+#define LEVEL LONG
+#endif
 
 /* where a job is */
 #define IDLE    0
@@ -81,7 +120,11 @@ byte threads;
 byte parked;
 byte slots; /* in use */
 byte ended = NO_THREAD;
-bool waking;
+byte calls;
+byte level = LEVEL;
+byte standby = NO_THREAD;
+bool fresh; /* a job was taken since the standby has looked */
+bool launching;
 bool spinning;
 bool closing;
 bool closer_waits;
@@ -100,19 +143,43 @@ byte running;
 byte accepted[JOBS_MAX];
 byte runs[JOBS_MAX];
 byte dones[JOBS_MAX];
+bool over[JOBS_MAX]; /* refused, or cancelled */
 bool freed;
 
 #define POSTED_ANY                                                                                 \
     (stage[0] == POSTED || stage[1] == POSTED || stage[2] == POSTED || stage[3] == POSTED)
-#define WANTED_OPEN (loops == CAP || (parked > 0 && waking) || spinning)
-#define QUIET       (loops == 0 && threads == 0)
+#define STANDS_BY (standby != NO_THREAD)
+#define AWAITED (loops == CAP || (DEDICATED && (coming > 0 || (STANDS_BY && loops > 0))))
+#ifdef OPEN_ALONE
+#define OPENS (AWAITED || STANDS_BY)
+#else
+#define OPENS AWAITED
+#endif
+#define QUIET (loops == 0 && threads == 0)
 #define ALL_DONE                                                                                   \
     (dones[0] == accepted[0] && dones[1] == accepted[1] && dones[2] == accepted[2] &&              \
      dones[3] == accepted[3])
+#define STARTED(j) (j >= TOGETHER || runs[j] > 0 || over[j])
 #ifdef UNCAPPED
-#define LOOP_WANTED (queued > coming && (parked == 0 || !waking))
+#define BELOW_CAP true
 #else
-#define LOOP_WANTED (queued > coming && loops < CAP && (parked == 0 || !waking))
+#define BELOW_CAP (loops < CAP)
+#endif
+#define LOOP_WANTED(own)                                                                           \
+    (queued > coming + own && BELOW_CAP &&                                                         \
+     (!DEDICATED || (!(loops > 0 && STANDS_BY) &&                                                  \
+                     (((own == 0 || level > LONG) && coming == 0) ||                               \
+                      (own > 0 && level == LONG && (parked == 0 || calls < CALLS))))))
+#define ARE_BRIEF (DEDICATED && level == BRIEF && !closing)
+#ifdef ALONE_SPARE
+#define SPARE ARE_BRIEF
+#else
+#define SPARE (ARE_BRIEF && loops > coming + 1)
+#endif
+#ifdef STANDBY_NARROW
+#define JOBS_WAIT (queued > 0)
+#else
+#define JOBS_WAIT (queued > 0 || POSTED_ANY)
 #endif
 
 inline check()
@@ -120,7 +187,10 @@ inline check()
     assert(!freed);
     assert(!(queued > 0 || POSTED_ANY) || loops > 0);
     assert(busy <= loops && loops <= CAP && coming <= loops);
-    assert(inbox != OPEN || WANTED_OPEN);
+    assert(inbox != OPEN || AWAITED);
+    assert(!STANDS_BY || parked + calls > 0);
+    assert(!STANDS_BY || level == BRIEF || closing);
+    assert(calls <= CALLS);
     assert(parked + loops <= threads || !DEDICATED);
     assert(queued <= PLACES)
 }
@@ -176,7 +246,7 @@ inline settle()
     d_step {
         if
         :: closing -> inbox = CLOSED
-        :: !closing && WANTED_OPEN -> inbox = OPEN
+        :: !closing && OPENS -> inbox = OPEN
         :: else -> inbox = SHUT
         fi
     }
@@ -184,7 +254,7 @@ inline settle()
     d_step {
         if
         :: closing -> inbox = CLOSED
-        :: !closing && WANTED_OPEN -> inbox = OPEN
+        :: !closing && OPENS -> inbox = OPEN
         :: else -> inbox = SHUT
         fi;
         if
@@ -241,8 +311,7 @@ inline choose_all()
 
 inline thread_call()
 {
-    assert(!waking);
-    waking = true;
+    calls++;
     parked--;
     loops++;
     coming++;
@@ -308,8 +377,8 @@ inline finish(j) /* done() is called */
 inline submit(j)
 {
     if
-    :: inbox == CLOSED
-    :: atomic { inbox != CLOSED && places == PLACES }
+    :: atomic { inbox == CLOSED -> over[j] = true }
+    :: atomic { inbox != CLOSED && places == PLACES -> over[j] = true }
     :: atomic {
         inbox != CLOSED && places < PLACES ->
         places++;
@@ -336,9 +405,9 @@ inline submit_locked(j)
         failed = false;
         enqueue(j);
         if
-        :: closing || !LOOP_WANTED
-        :: !closing && LOOP_WANTED && parked > 0 -> thread_call()
-        :: !closing && LOOP_WANTED && parked == 0 ->
+        :: closing || !LOOP_WANTED(0)
+        :: !closing && LOOP_WANTED(0) && parked > 0 -> thread_call()
+        :: !closing && LOOP_WANTED(0) && parked == 0 ->
             reserve();
             launch();
             if
@@ -350,6 +419,7 @@ inline submit_locked(j)
         :: closing || (failed && loops == 0) ->
             queued--;
             stage[j] = IDLE;
+            over[j] = true;
             places--
         :: else -> accepted[j]++
         fi;
@@ -362,28 +432,69 @@ inline submit_locked(j)
 }
 
 #define TAKE(j)                                                                                    \
-    stage[j] == QUEUED -> stage[j] = RUNNING; queued--; places--; busy++; job = j; spun = false
+    stage[j] == QUEUED -> stage[j] = RUNNING; queued--; places--; busy++; job = j; fresh = STANDS_BY
+
+/* A leaf has ended, and tells how brief leaves are of late. */
+inline count_briefness()
+{
+    if
+    :: true
+#ifndef STEADY
+    :: level == LONG -> level = MIXED
+    :: level == MIXED && DEDICATED -> level = BRIEF
+    :: level == MIXED -> level = LONG
+    :: level == BRIEF ->
+        level = MIXED;
+        if
+        :: !closing ->
+#ifndef STANDBY_KEPT
+            standby = NO_THREAD;
+            fresh = false;
+#endif
+            take_in();
+            if
+            :: LOOP_WANTED(1) && parked > 0 -> thread_call()
+            :: else
+            fi;
+#ifndef STANDBY_SHUT
+            settle()
+#endif
+        :: else
+        fi
+#endif
+    fi
+}
 
 proctype loop(byte me)
 {
     byte job, i;
-    bool failed, spun;
+    bool failed, spun, watches, takes_over;
 
     atomic { LOCK }
-arrive:
-#ifndef SHUT_LATE
-    settle();
+#if WARM > 0
+    if
+    :: me < WARM -> goto park
+    :: else
+    fi;
 #endif
+arrive:
+    atomic {
+        coming--;
+#ifndef SHUT_LATE
+        settle();
+#endif
+    }
+bring:
     atomic {
         take_in();
-#ifndef CHAIN_BROKEN
+bring_next:
         if
-        :: LOOP_WANTED && parked == 0 -> reserve()
-        :: else -> goto call_next
-        fi
-#else
-        goto arrived
+#ifndef CHAIN_BROKEN
+        :: !SPARE && LOOP_WANTED(1) && parked > 0 -> thread_call(); goto bring_next
+        :: !SPARE && LOOP_WANTED(1) && parked == 0 && !launching -> launching = true; reserve()
 #endif
+        :: else -> goto arrived
+        fi
     }
     atomic {
         settle();
@@ -392,39 +503,46 @@ arrive:
     atomic { launch() }
     atomic {
         LOCK;
+        launching = false;
+        takes_over = false;
         if
-        :: failed -> roll_back()
+        :: failed -> failed = false; take_in(); roll_back()
+#ifdef LAUNCH_ONCE
         :: else
-        fi;
-        failed = false
-    }
-    settle();
-call_next:
-    atomic {
-        if
-        :: LOOP_WANTED && parked > 0 -> thread_call()
-        :: else
+#else
+        :: else -> goto bring
+#endif
         fi
     }
 arrived:
-    coming--;
-    settle();
+    atomic {
+        settle();
+        if
+        :: spun && queued == 0 -> spun = false; goto end_loop
+        :: else -> spun = false
+        fi
+    }
 
 next_job:
     atomic {
-        take_in();
+        if
+        :: SPARE -> goto stand_down
+        :: !SPARE -> take_in()
+        :: !SPARE && level == BRIEF && queued > 0 /* it looks at the inbox only now and then */
+        fi;
         if
         :: TAKE(0)
         :: TAKE(1)
         :: TAKE(2)
         :: TAKE(3)
 #ifdef SPIN
-        :: queued == 0 && !spun && !spinning && !closing -> goto spin
-        :: queued == 0 && (spun || spinning || closing) -> goto end_loop
+        :: queued == 0 && !spinning && !closing -> goto spin
+        :: queued == 0 && (spinning || closing) -> goto end_loop
 #else
         :: queued == 0 -> goto end_loop
 #endif
         fi;
+        takes_over = false;
         unlock()
     }
     atomic {
@@ -432,8 +550,8 @@ next_job:
         running++;
         assert(running <= CAP)
     }
-#ifdef TOGETHER
-    (job > 1 || (runs[0] > 0 && runs[1] > 0));
+#if TOGETHER > 0
+    (job >= TOGETHER || (STARTED(0) && STARTED(1) && STARTED(2)));
 #endif
     atomic {
         running--;
@@ -450,6 +568,7 @@ next_job:
         LOCK;
         job = 0;
         busy--;
+        count_briefness();
 #ifdef POOL
         take_in();
         if
@@ -479,8 +598,20 @@ spin:
     goto arrive;
 #endif
 
+stand_down:
+    atomic {
+        assert(!takes_over); /* or it would go round for ever */
+        loops--;
+#ifndef STANDBY_NONE
+        if
+        :: !STANDS_BY -> standby = me; fresh = false
+        :: else
+        fi;
+#endif
+        goto to_park
+    }
+
 end_loop:
-    spun = false;
     loops--;
     settle();
     atomic {
@@ -496,24 +627,21 @@ end_loop:
         unlock();
         goto gone
 #else
-        parked++
+        skip
 #endif
     }
 
+to_park:
 #ifndef POOL
-    atomic { settle() }
+    parked++;
+    settle();
 park:
     atomic {
         if
-        :: waking ->
-take_call:
-#ifndef WAKE_KEPT
-            waking = false;
-#endif
-            goto arrive
-        :: !waking && closing -> goto leave
-        :: !waking && !closing
+        :: calls > 0 || closing -> goto get_up
+        :: else
         fi;
+        watches = standby == me;
 #ifdef ANNOUNCED_LATE
         unlock()
     }
@@ -531,24 +659,97 @@ take_call:
     if
     :: atomic { moved[me] -> moved[me] = false; announced[me] = false }
         goto woken
+#ifndef STANDBY_BLIND
+    :: atomic {
+        lies[me] && watches && (standby != me || fresh || JOBS_WAIT || loops == 0) ->
+        lies[me] = false;
+        announced[me] = false
+    }
+        goto watch
+#endif
 #ifndef NO_LINGER
-    :: atomic { lies[me] -> lies[me] = false; announced[me] = false } /* its time is up */
+    :: atomic { lies[me] && !watches -> lies[me] = false; announced[me] = false } /* time is up */
 #endif
     fi;
+#ifdef CALL_OWN
+    atomic { LOCK; parked--; goto leave }
+#else
+    atomic { LOCK; goto get_up }
+#endif
+woken:
+#ifdef CALL_TWICE
     atomic {
         LOCK;
         if
-        :: waking -> goto take_call
-        :: else -> goto leave
+        :: calls == 0 && !closing -> goto arrive
+        :: else -> goto park
         fi
     }
-woken:
-    atomic { LOCK }
-    goto park;
+#else
+    atomic { LOCK; goto park }
+#endif
 
+watch:
+    atomic {
+        LOCK;
+        if
+        :: standby != me -> goto park
+        :: else
+        fi;
+#ifndef STANDBY_NARROW
+        take_in();
+#endif
+        if
+        :: queued > 0 && !fresh ->
+            takes_over = true;
+#ifndef STANDBY_BRIEF
+            level = LONG;
+#endif
+            goto get_up
+        :: queued == 0 && !fresh && loops > 0 -> goto park
+        :: fresh -> fresh = false
+        :: else
+        fi;
+        if
+        :: loops == 0 -> standby = NO_THREAD
+        :: else
+        fi;
+        goto park
+    }
+
+get_up:
+    atomic {
+        watches = false;
+        if
+        :: standby == me -> standby = NO_THREAD; fresh = false
+        :: else
+        fi;
+        if
+        :: calls > 0 -> /* whomever it was meant for */
+#ifdef CALLS_LOST
+            calls = 0;
+#else
+#ifndef CALL_KEPT
+            calls--;
+#endif
+#endif
+            goto arrive
+        :: else -> parked--
+        fi;
+        if
+#ifdef NOT_BACK
+        :: takes_over ->
+#else
+        :: takes_over || (closing && queued > coming) ->
+#endif
+            loops++;
+            coming++;
+            goto arrive
+        :: else
+        fi
+    }
 leave:
     atomic {
-        parked--;
         threads--;
         slots--;
         job = ended;
@@ -589,7 +790,7 @@ proctype canceller()
         found = stage[1] == QUEUED;
 #ifndef DONE_EARLY
         if
-        :: found -> stage[1] = IDLE; queued--; places--
+        :: found -> stage[1] = IDLE; queued--; places--; over[1] = true; fresh = STANDS_BY
         :: else
         fi;
 #endif
@@ -619,6 +820,9 @@ active proctype closer()
     byte i;
     bool quiet, dropped[JOBS_MAX];
 
+#if WARM > 0
+    starts >= WARM; /* init has been */
+#endif
     if
 #ifndef LATE
     :: true
@@ -639,6 +843,7 @@ active proctype closer()
                 dropped[i] = true;
 #ifndef DONE_TWICE
                 stage[i] = IDLE;
+                over[i] = true;
                 queued--;
                 places--
 #endif
@@ -698,6 +903,18 @@ active proctype closer()
 init
 {
     atomic {
+#if WARM > 0
+        threads = WARM;
+        slots = WARM;
+        parked = WARM;
+        do
+        :: starts < WARM ->
+            alive[starts] = true;
+            starts++;
+            run loop(starts - 1)
+        :: else -> break
+        od;
+#endif
         run submitter(0, 1);
         run submitter(2, JOBS - 1);
 #ifdef CANCEL

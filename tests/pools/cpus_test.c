@@ -64,6 +64,15 @@ static const struct machine machines[] = {
         .fraction = 0.01,
     },
     {
+        .shows = "v2: a quota as small as none is more than none",
+        .cgroup = "0::/app\n",
+        .mountinfo = UNIFIED,
+        .files = {{"/sys/fs/cgroup/app/cpu.max", "1 10000000\n"}},
+        .affinity = 8,
+        .expected = 1,
+        .fraction = 0.000001,
+    },
+    {
         .shows = "v2: max is no limit",
         .cgroup = "0::/app\n",
         .mountinfo = UNIFIED,

@@ -1,10 +1,12 @@
 #include <errno.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,109 +20,13 @@
 #include <millwright/pool.h>
 #include <millwright/thread.h>
 
+#include "pools/pool_scene.h"
 #include "pools/support.h"
 #include "pools/thread_starts.h"
 
-#define ITEMS_MAX     64
 #define SUBMITTERS    4
 #define PER_SUBMITTER 2000
 #define NOBODY        65534 /* Debian's user of that name */
-
-/* What the items of a test share. */
-struct scene {
-    struct mw_pool *pool;
-    struct counter gate;    /* opened by the test */
-    struct counter waiting; /* items that wait at the gate */
-    struct counter ran;
-    unsigned tasks; /* threads of the process before the pool came */
-    unsigned order[ITEMS_MAX];
-    _Atomic unsigned ordered; /* relaxed: a number of its own, `ran` publishes */
-};
-
-struct task {
-    struct mw_pool_item item; /* first, so that fn can cast */
-    struct scene *scene;
-    unsigned number;
-    unsigned turns;
-    uint64_t flow;
-    pid_t tid; /* of the thread that ran it */
-};
-
-static void scene_open(struct scene *scene, const struct mw_pool_options *options)
-{
-    memset(scene, 0, sizeof *scene);
-    counter_init(&scene->gate);
-    counter_init(&scene->waiting);
-    counter_init(&scene->ran);
-    scene->tasks = tasks_baseline();
-    assert_int_equal(mw_pool_new(&scene->pool, options), 0);
-}
-
-/* Every test ends here: no thread may be left. */
-static void scene_close(struct scene *scene)
-{
-    counter_add(&scene->gate, 1);
-    mw_pool_free(scene->pool);
-    assert_int_equal(mw_thread_count(MW_THREAD_POOL), 0);
-    assert_true(tasks_await(scene->tasks));
-    counter_fini(&scene->ran);
-    counter_fini(&scene->waiting);
-    counter_fini(&scene->gate);
-}
-
-static void task_init(struct task *task, struct scene *scene, void (*fn)(struct mw_pool_item *))
-{
-    memset(task, 0, sizeof *task);
-    task->item.fn = fn;
-    task->scene = scene;
-}
-
-static struct mw_pool_stats stats_of(const struct scene *scene)
-{
-    struct mw_pool_stats stats;
-
-    mw_pool_snapshot(scene->pool, &stats);
-    return stats;
-}
-
-/* Wait until nothing is queued or run: every worker is then parked or gone. */
-static void settle(const struct scene *scene)
-{
-    struct mw_pool_stats stats = stats_of(scene);
-
-    while (stats.busy > 0 || stats.pending > 0) {
-        sched_yield();
-        stats = stats_of(scene);
-    }
-}
-
-static void run_plain(struct mw_pool_item *item)
-{
-    struct task *task = (struct task *)item;
-
-    task->flow = mw_flow_current();
-    task->tid = gettid();
-    counter_add(&task->scene->ran, 1);
-}
-
-static void run_at_gate(struct mw_pool_item *item)
-{
-    struct scene *scene = ((struct task *)item)->scene;
-
-    counter_add(&scene->waiting, 1);
-    counter_await(&scene->gate, 1);
-    counter_add(&scene->ran, 1);
-}
-
-static void run_in_order(struct mw_pool_item *item)
-{
-    struct task *task = (struct task *)item;
-    struct scene *scene = task->scene;
-
-    scene->order[atomic_fetch_add_explicit(&scene->ordered, 1, memory_order_relaxed)] =
-        task->number;
-    counter_add(&scene->ran, 1);
-}
 
 static void run_and_free(struct mw_pool_item *item)
 {
@@ -184,12 +90,11 @@ static void pool_starts_items_in_order(void **state)
 
     (void)state;
     scene_open(&scene, &(struct mw_pool_options){.max_threads = 1});
-    task_init(&first, &scene, run_at_gate);
-    assert_int_equal(mw_pool_submit(scene.pool, &first.item), 0);
+    task_launch(&first, &scene, run_at_gate);
     for (unsigned i = 0; i < ITEMS_MAX; i++) {
         task_init(&tasks[i], &scene, run_in_order);
         tasks[i].number = i;
-        assert_int_equal(mw_pool_submit(scene.pool, &tasks[i].item), 0);
+        task_submit(&tasks[i]);
     }
     counter_add(&scene.gate, 1);
     assert_true(counter_await(&scene.ran, ITEMS_MAX + 1));
@@ -206,11 +111,9 @@ static void pool_grows_to_its_maximum_and_no_further(void **state)
     struct task tasks[5];
 
     (void)state;
-    scene_open(&scene, &(struct mw_pool_options){.min_threads = 1, .max_threads = 3});
-    for (unsigned i = 0; i < 5; i++) {
-        task_init(&tasks[i], &scene, run_at_gate);
-        assert_int_equal(mw_pool_submit(scene.pool, &tasks[i].item), 0);
-    }
+    scene_open(&scene, &(struct mw_pool_options){.min_threads = 3, .max_threads = 3});
+    for (unsigned i = 0; i < 5; i++)
+        task_launch(&tasks[i], &scene, run_at_gate);
     assert_true(counter_await(&scene.waiting, 3));
     assert_int_equal(stats_of(&scene).threads, 3);
     assert_int_equal(stats_of(&scene).busy, 3);
@@ -238,14 +141,31 @@ static void pool_counts_wakes_in_flight(void **state)
 
         scene.gate.value = 0; /* nobody else is about: the pool is idle */
         for (unsigned i = 0; i < 2; i++) {
-            task_init(&tasks[i], &scene, run_at_gate);
-            assert_int_equal(mw_pool_submit(scene.pool, &tasks[i].item), 0);
+            task_launch(&tasks[i], &scene, run_at_gate);
         }
         assert_true(counter_await(&scene.waiting, waiting + 2));
         counter_add(&scene.gate, 1);
         settle(&scene);
     }
     scene_close(&scene);
+}
+
+/* Wait until the thread sleeps. The test's own time limit bounds this. */
+static void await_sleep(pid_t tid)
+{
+    char path[64];
+    char state = 0;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    while (state != 'S') {
+        FILE *stat = fopen(path, "re");
+
+        assert_non_null(stat);
+        assert_int_equal(fscanf(stat, "%*d (%*[^)]) %c", &state), 1);
+        fclose(stat);
+        if (state != 'S')
+            sched_yield();
+    }
 }
 
 /* Breaks when another than the newest idle worker is woken: its cache would be cold, and the
@@ -260,22 +180,28 @@ static void pool_wakes_the_newest_idle_worker(void **state)
     (void)state;
     scene_open(&scene, &(struct mw_pool_options){.min_threads = 3, .max_threads = 3});
     for (unsigned i = 0; i < 3; i++) {
-        task_init(&tasks[i], &scene, run_at_gate);
-        assert_int_equal(mw_pool_submit(scene.pool, &tasks[i].item), 0);
+        task_launch(&tasks[i], &scene, run_at_gate);
     }
     assert_true(counter_await(&scene.waiting, 3));
     counter_add(&scene.gate, 1);
     settle(&scene);
-    task_init(&task, &scene, run_plain);
-    assert_int_equal(mw_pool_submit(scene.pool, &task.item), 0);
+    task_launch(&task, &scene, run_plain);
     settle(&scene);
     newest = task.tid;
     for (unsigned i = 0; i < 50; i++) {
-        assert_int_equal(mw_pool_submit(scene.pool, &task.item), 0);
+        await_sleep(newest); /* until then it is on no list, and an older one may be chosen */
+        task_submit(&task);
         settle(&scene);
         assert_int_equal(task.tid, newest);
     }
     scene_close(&scene);
+}
+
+/* Wait until the pool has so many workers. The test's own time limit bounds this. */
+static void await_threads(const struct scene *scene, unsigned threads)
+{
+    while (stats_of(scene).threads != threads || mw_thread_count(MW_THREAD_POOL) != threads)
+        usleep(1000);
 }
 
 /* Breaks when workers above the minimum stay, those within it leave, or one that left is not
@@ -289,17 +215,48 @@ static void pool_shrinks_to_its_minimum(void **state)
     scene_open(&scene, &(struct mw_pool_options){.min_threads = 2, .max_threads = 6, .idle_ms = 1});
     for (unsigned round = 1; round <= 3; round++) {
         scene.gate.value = 0;
-        for (unsigned i = 0; i < 6; i++) {
-            task_init(&tasks[i], &scene, run_at_gate);
-            assert_int_equal(mw_pool_submit(scene.pool, &tasks[i].item), 0);
-        }
+        for (unsigned i = 0; i < 6; i++)
+            task_launch(&tasks[i], &scene, run_blocked);
         assert_true(counter_await(&scene.waiting, 6 * round));
+        assert_int_equal(stats_of(&scene).threads, 6);
         counter_add(&scene.gate, 1);
         settle(&scene);
-        assert_true(tasks_await(scene.tasks + 2));
-        assert_int_equal(stats_of(&scene).threads, 2);
-        assert_int_equal(mw_thread_count(MW_THREAD_POOL), 2);
+        await_threads(&scene, 2);
     }
+    scene_close(&scene);
+}
+
+/* What the thread has run so far, in nanoseconds. */
+static uint64_t run_ns_of(pid_t tid)
+{
+    char path[64];
+    uint64_t run_ns;
+    FILE *stat;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)tid);
+    stat = fopen(path, "re");
+    assert_non_null(stat);
+    assert_int_equal(fscanf(stat, "%" SCNu64, &run_ns), 1);
+    fclose(stat);
+    return run_ns;
+}
+
+/* Breaks when a parked worker within the minimum wakes for nothing, its idle time being up. */
+static void parked_worker_within_the_minimum_costs_nothing(void **state)
+{
+    struct scene scene;
+    struct task task;
+    uint64_t run_ns;
+
+    (void)state;
+    scene_open(&scene, &(struct mw_pool_options){.min_threads = 1, .max_threads = 2, .idle_ms = 1});
+    task_launch(&task, &scene, run_plain);
+    settle(&scene);
+    await_sleep(task.tid);
+    usleep(20 * 1000); /* long enough for its idle time to be up, if it had one */
+    run_ns = run_ns_of(task.tid);
+    usleep(20 * 1000);
+    assert_int_equal(run_ns_of(task.tid), run_ns);
     scene_close(&scene);
 }
 
@@ -313,8 +270,7 @@ static void pool_refuses_when_its_queue_is_full(void **state)
 
     (void)state;
     scene_open(&scene, &(struct mw_pool_options){.max_threads = 1, .queue_max = 2});
-    task_init(&first, &scene, run_at_gate);
-    assert_int_equal(mw_pool_submit(scene.pool, &first.item), 0);
+    task_launch(&first, &scene, run_at_gate);
     assert_true(counter_await(&scene.waiting, 1));
     for (unsigned i = 0; i < 3; i++)
         task_init(&tasks[i], &scene, run_plain);
@@ -346,7 +302,7 @@ static void pool_refuses_when_no_worker_can_be_had(void **state)
     assert_int_equal(stats_of(&scene).start_failures, 1);
     assert_int_equal(stats_of(&scene).threads, 0);
     assert_int_equal(stats_of(&scene).pending, 0);
-    assert_int_equal(mw_pool_submit(scene.pool, &task.item), 0);
+    task_submit(&task);
     assert_true(counter_await(&scene.ran, 1));
     scene_close(&scene);
 }
@@ -362,10 +318,10 @@ static void pool_goes_on_with_the_workers_it_has(void **state)
     scene_open(&scene, &(struct mw_pool_options){.max_threads = 4});
     task_init(&first, &scene, run_at_gate);
     task_init(&second, &scene, run_plain);
-    assert_int_equal(mw_pool_submit(scene.pool, &first.item), 0);
+    task_submit(&first);
     assert_true(counter_await(&scene.waiting, 1));
     thread_starts_allow(0);
-    assert_int_equal(mw_pool_submit(scene.pool, &second.item), 0);
+    task_submit(&second);
     thread_starts_allow(-1);
     assert_int_equal(stats_of(&scene).start_failures, 2); /* the gate is refused as well */
     counter_add(&scene.gate, 1);
@@ -401,7 +357,7 @@ static void pool_takes_an_item_again_from_inside(void **state)
     scene_open(&scene, &(struct mw_pool_options){.max_threads = 1});
     task_init(&task, &scene, run_again);
     task.turns = 1000;
-    assert_int_equal(mw_pool_submit(scene.pool, &task.item), 0);
+    task_submit(&task);
     assert_true(counter_await(&scene.ran, 1000));
     scene_close(&scene);
 }
@@ -415,13 +371,12 @@ static void pool_yield_goes_to_the_tail(void **state)
 
     (void)state;
     scene_open(&scene, &(struct mw_pool_options){.max_threads = 1});
-    task_init(&first, &scene, run_at_gate);
-    assert_int_equal(mw_pool_submit(scene.pool, &first.item), 0);
+    task_launch(&first, &scene, run_at_gate);
     for (unsigned i = 0; i < 3; i++) {
         task_init(&tasks[i], &scene, i == 0 ? run_and_yield : run_in_order);
         tasks[i].number = i;
         tasks[i].turns = 2;
-        assert_int_equal(mw_pool_submit(scene.pool, &tasks[i].item), 0);
+        task_submit(&tasks[i]);
     }
     counter_add(&scene.gate, 1);
     assert_true(counter_await(&scene.ran, 4));
@@ -436,14 +391,18 @@ static void pool_yield_starts_no_thread(void **state)
 {
     struct scene scene;
     struct task task;
+    struct task next;
 
     (void)state;
     scene_open(&scene, &(struct mw_pool_options){.min_threads = 1, .max_threads = 8});
     task_init(&task, &scene, run_and_yield);
     task.turns = 100;
-    assert_int_equal(mw_pool_submit(scene.pool, &task.item), 0);
+    task_submit(&task);
     assert_true(counter_await(&scene.ran, 1));
     assert_int_equal(stats_of(&scene).threads, 1);
+    settle(&scene);
+    task_launch(&next, &scene, run_plain); /* and nobody is taken for one who yields any longer */
+    assert_true(counter_await(&scene.ran, 2));
     scene_close(&scene);
 }
 
@@ -460,14 +419,14 @@ static void pool_item_carries_the_leaf_it_came_from(void **state)
     scene_open(&scene, &(struct mw_pool_options){.max_threads = 1});
     task_init(&task, &scene, run_plain);
     mw_flow_enter(leaf);
-    assert_int_equal(mw_pool_submit(scene.pool, &task.item), 0);
+    task_submit(&task);
     mw_flow_enter(0);
     settle(&scene);
     assert_int_equal(task.flow, leaf);
     assert_int_equal(mw_flow_escapes(), escapes + 1);
     assert_int_equal(mw_flow_escaped_leaf(), leaf);
 
-    assert_int_equal(mw_pool_submit(scene.pool, &task.item), 0);
+    task_submit(&task);
     settle(&scene);
     assert_int_equal(task.flow, 0);
     assert_int_equal(mw_flow_escapes(), escapes + 1);
@@ -484,8 +443,7 @@ static void pool_free_finishes_what_is_queued(void **state)
     (void)state;
     scene_open(&scene, &(struct mw_pool_options){.max_threads = 2});
     for (unsigned i = 0; i < ITEMS_MAX; i++) {
-        task_init(&tasks[i], &scene, run_plain);
-        assert_int_equal(mw_pool_submit(scene.pool, &tasks[i].item), 0);
+        task_launch(&tasks[i], &scene, run_plain);
     }
     pool = scene.pool;
     scene.pool = NULL;
@@ -547,11 +505,11 @@ static void submit_one(void *arg)
     (void)mw_pool_submit(task->scene->pool, &task->item);
 }
 
-/* The body of the next test, in a process that may not lower a nice value. Returns 0, or the
+/* The body of the next test, in a process that may not get out of SCHED_IDLE. Returns 0, or the
  * number of the check that failed. */
 static int check_slow_worker_leaves(void)
 {
-    struct mw_thread_options options = {.name = "slow", .nice = 19};
+    struct mw_thread_options options = {.name = "slow", .idle = true};
     struct mw_pool *pool;
     struct scene scene = {0};
     struct mw_thread thread;
@@ -582,8 +540,8 @@ static int check_slow_worker_leaves(void)
     return 0;
 }
 
-/* Breaks when a worker that a nice thread had to start stays in the pool: it would starve behind
- * the compiles that it should serve. */
+/* Breaks when a worker that an idle-class thread had to start stays in the pool: it would starve
+ * behind the compiles that it should serve. */
 static void pool_lets_a_slow_worker_go(void **state)
 {
     const struct rlimit none = {0, 0};
@@ -615,6 +573,7 @@ int main(void)
         cmocka_unit_test(pool_counts_wakes_in_flight),
         cmocka_unit_test(pool_wakes_the_newest_idle_worker),
         cmocka_unit_test(pool_shrinks_to_its_minimum),
+        cmocka_unit_test(parked_worker_within_the_minimum_costs_nothing),
         cmocka_unit_test(pool_refuses_when_its_queue_is_full),
         cmocka_unit_test(pool_refuses_when_no_worker_can_be_had),
         cmocka_unit_test(pool_goes_on_with_the_workers_it_has),

@@ -17,4 +17,14 @@ unsigned thread_starts_under_leaf(void);
  * succeed again. */
 void thread_starts_allow(int n);
 
+/* Let `n` more starts succeed and the one after them fail with EAGAIN; all later ones succeed. */
+void thread_starts_refuse_one(int n);
+
+/* Keep whoever starts a thread inside pthread_create, from now on and until let go. */
+void thread_starts_hold(void);
+void thread_starts_let_go(void);
+
+/* How many are held there. */
+unsigned thread_starts_held(void);
+
 #endif

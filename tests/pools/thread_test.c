@@ -70,7 +70,9 @@ static void thread_has_its_kinds_name(void **state)
     static const char *const names[] = {[MW_THREAD_LOOP] = "mw-loop",
                                         [MW_THREAD_POOL] = "mw-pool",
                                         [MW_THREAD_LANE] = "mw-cpu-lane",
-                                        [MW_THREAD_MONITOR] = "mw-monitor"};
+                                        [MW_THREAD_MONITOR] = "mw-monitor",
+                                        [MW_THREAD_PROBE] = "mw-probe",
+                                        [MW_THREAD_GATE] = "mw-pool-gate"};
 
     (void)state;
     for (int kind = MW_THREAD_LOOP; kind < MW_THREAD_KINDS; kind++) {

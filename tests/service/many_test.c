@@ -13,10 +13,12 @@
 #include "service/support.h"
 #include "service/swarm.h"
 
-#define COMPILES         300
-#define LANE_CAP         2
-#define POOL_MAX         10
-#define THREADS_BESIDE   1 /* the loop: HTTP, timers and signals need no thread of their own */
+#define COMPILES 300
+#define LANE_CAP 2
+#define POOL_MAX 10
+/* The loop (HTTP, timers and signals need no thread of their own), the pool's gate and monitor, and
+ * the two probes. */
+#define THREADS_BESIDE   5
 #define CONTROL_COMPILES 8
 #define TURN_MS          5
 

@@ -218,6 +218,35 @@ static void numbers_are_decimal_only(void **state)
     assert_int_equal(values.lane_cap, 10);
 }
 
+/* Broken when a number that looks hexadecimal is refused without a word on how to write it, or one
+ * that does not is called hexadecimal. */
+static void what_looks_hexadecimal_is_told_in_decimal(void **state)
+{
+    static const struct {
+        const char *text, *says; /* NULL: no word */
+    } cases[] = {
+        {"1F4", "not '1F4'; if you mean hexadecimal, write 500"},
+        {"0x1f4", "if you mean hexadecimal, write 500"},
+        {"0X10", "if you mean hexadecimal, write 16"},
+        {"ffffffffffffffff", "if you mean hexadecimal, write 18446744073709551615"},
+        {"fffffffffffffffff", NULL},
+        {"1025", NULL},
+        {"five", NULL},
+        {"0x", NULL},
+        {"0x5 ", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct mw_serve_settings values = mw_serve_defaults;
+
+        assert_int_equal(take_serve(&values, (const char *[]){"--pool-min", cases[i].text, NULL}),
+                         -EINVAL);
+        expect_said(cases[i].says ? cases[i].says : "must be a decimal number");
+        assert_true(cases[i].says || !strstr(said, "hexadecimal"));
+    }
+}
+
 /* Broken when a unit means another power, or an overflow wraps round to a small number. */
 static void bytes_take_units_of_1024_and_refuse_overflow(void **state)
 {
@@ -475,6 +504,7 @@ int main(void)
         cmocka_unit_test(options_end_at_the_first_argument_or_two_dashes),
         cmocka_unit_test(wrong_options_are_refused_with_what_to_do),
         cmocka_unit_test(numbers_are_decimal_only),
+        cmocka_unit_test(what_looks_hexadecimal_is_told_in_decimal),
         cmocka_unit_test(bytes_take_units_of_1024_and_refuse_overflow),
         cmocka_unit_test(texts_over_the_bound_are_refused),
         cmocka_unit_test(config_file_fills_the_section_of_its_command),

@@ -551,6 +551,62 @@ static void long_texts_are_cut_and_stay_valid(void **state)
     }
 }
 
+/* Broken when the clock that runs before the body is parsed shows another time than the body asks
+ * for: a text that holds the name is taken for the member, or the member is not found. */
+static void the_time_of_an_unparsed_body_is_told_or_left_open(void **state)
+{
+    static const struct {
+        const char *body;
+        uint32_t timeout_ms;
+    } cases[] = {
+        {"{\"timeout_ms\":77}", 77},
+        {"{\"source\":\"x\", \"timeout_ms\" : \n 77 , \"emit\":\"asm\"}", 77},
+        {"{\"timeout_ms\":600000}", 600000},
+        {"{\"source\":\"say \\\"timeout_ms\\\": 5\",\"timeout_ms\":77}", 77},
+        {"{\"source\":\"say \\\"timeout_ms\\\": 5\"}", MW_RUN_TIMEOUT_MS_DEFAULT},
+        {"{\"source\":\"timeout_ms: 5\"}", MW_RUN_TIMEOUT_MS_DEFAULT},
+        {"", MW_RUN_TIMEOUT_MS_DEFAULT},
+        {"{\"timeout_ms\":600001}", 0},
+        {"{\"timeout_ms\":99999999999999999999}", 0},
+        {"{\"timeout_ms\":\"5\"}", 0},
+        {"{\"timeout_ms\":-5}", 0},
+        {"{\"timeout_ms\":5.5}", 0},
+        {"{\"timeout_ms\":5e3}", 0},
+        {"{\"timeout_ms\":5", 0},
+        {"\"timeout_ms\"", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        uint32_t looked = mw_submission_timeout_look(cases[i].body, strlen(cases[i].body));
+
+        if (looked != cases[i].timeout_ms)
+            fail_msg("'%s' looks like %u", cases[i].body, looked);
+    }
+}
+
+/* Broken when the look reads all of a large body, on the loop, or misses the member at its edges.
+ */
+static void only_the_edges_of_a_large_body_are_looked_at(void **state)
+{
+    static const char member[] = "\"timeout_ms\":77,";
+    const size_t bytes = 20000;
+    char *body = malloc(bytes);
+
+    (void)state;
+    assert_non_null(body);
+    memset(body, ' ', bytes);
+    assert_int_equal(mw_submission_timeout_look(body, bytes), 0);
+    memcpy(body + bytes / 2, member, sizeof member - 1);
+    assert_int_equal(mw_submission_timeout_look(body, bytes), 0);
+    memcpy(body + bytes - MW_TIMEOUT_LOOK_BYTES, member, sizeof member - 1);
+    assert_int_equal(mw_submission_timeout_look(body, bytes), 77);
+    memset(body, ' ', bytes);
+    memcpy(body + 100, member, sizeof member - 1);
+    assert_int_equal(mw_submission_timeout_look(body, bytes), 77);
+    free(body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +621,8 @@ int main(void)
         cmocka_unit_test(lists_over_their_bound_are_too_large),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(diagnostics_carry_every_documented_member),
+        cmocka_unit_test(the_time_of_an_unparsed_body_is_told_or_left_open),
+        cmocka_unit_test(only_the_edges_of_a_large_body_are_looked_at),
         cmocka_unit_test(no_diagnostics_are_an_empty_list),
         cmocka_unit_test(texts_that_are_no_utf8_never_break_a_document),
         cmocka_unit_test(problem_documents_say_status_type_and_subject),

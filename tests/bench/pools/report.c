@@ -38,6 +38,7 @@ void report_text(FILE *out, const struct bench *bench, const struct table_result
     for (size_t i = 0; i < count; i++)
         print_table(out, &results[i]);
     print_goals(out, results, count);
+    fprintf(out, "\nHow long an item waits beside compiles, seed 002's table: millwright probe\n");
 }
 
 int report_json(const struct bench *bench, const struct table_result *results, size_t count)
@@ -105,21 +106,23 @@ static void print_rows(FILE *out, const struct table_result *result)
 
 static void print_ratios(FILE *out, const struct table_result *result)
 {
-    static const char *const heads[] = {"", "ratio", "95 % interval", "goal", "", "seed"};
     struct grid grid = {0};
 
-    for (unsigned i = 0; i < sizeof heads / sizeof *heads; i++)
-        grid_set(&grid, 0, i, "%s", heads[i]);
+    grid_set(&grid, 0, 1, "ratio");
+    grid_set(&grid, 0, 5, "seed");
     for (unsigned i = 0; result->table->ratios[i].name != NULL; i++) {
         const struct table_ratio *ratio = &result->table->ratios[i];
         struct interval interval = ratio_of(result, ratio);
         char goal[GOAL_BYTES];
 
         grid_set(&grid, 1 + i, 0, "%s", ratio->name);
-        grid_set(&grid, 1 + i, 1, ratio->paired ? "%.3f" : "%.2f", interval.middle);
-        if (ratio->paired && isfinite(interval.low))
+        grid_set(&grid, 1 + i, 1, "%.3f", interval.middle);
+        if (ratio->paired && isfinite(interval.low)) {
+            grid_set(&grid, 0, 2, "95 %% interval");
             grid_set(&grid, 1 + i, 2, "%.3f to %.3f", interval.low, interval.high);
+        }
         if (has_goal(ratio)) {
+            grid_set(&grid, 0, 3, "goal");
             describe_goal(ratio, goal);
             grid_set(&grid, 1 + i, 3, "%s", goal);
             grid_set(&grid, 1 + i, 4, "%s", is_met(ratio, &interval) ? "met" : "LOST");

@@ -77,11 +77,15 @@ double scene_ms(uint64_t ns)
 
 void scene_sleep_ms(double ms)
 {
-    uint64_t ns = (uint64_t)(ms * (double)MW_NS_PER_MS);
-    struct timespec left = {.tv_sec = (time_t)(ns / MW_NS_PER_S),
+    scene_sleep_until(mw_clock_ns() + (uint64_t)(ms * (double)MW_NS_PER_MS));
+}
+
+void scene_sleep_until(uint64_t ns)
+{
+    struct timespec when = {.tv_sec = (time_t)(ns / MW_NS_PER_S),
                             .tv_nsec = (long)(ns % MW_NS_PER_S)};
 
-    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
         ;
 }
 

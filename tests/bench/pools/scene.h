@@ -48,6 +48,7 @@ unsigned scene_threads(void);
 struct scene_use scene_use(void);
 double scene_ms(uint64_t ns);
 void scene_sleep_ms(double ms);
+void scene_sleep_until(uint64_t ns); /* on mw_clock_ns */
 
 /* Of this process, from /proc; in KiB, or how many. NAN when it cannot be read. */
 double scene_resident_kib(void);

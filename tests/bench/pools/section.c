@@ -8,30 +8,51 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A file in memory, and where its section begins and ends. */
+struct section {
+    char *file;
+    char *from, *to;
+};
+
+static int load(struct section *section, const char *path, const char *begin, const char *end);
 static int read_file(const char *path, char **text);
 static char *find_line(char *text, const char *line);
-static int write_file(const char *path, const char *const parts[3], const size_t sizes[3]);
+static int write_file(const char *path, const struct section *section, const char *text);
+
+int section_find(const char *path, const char *begin, const char *end)
+{
+    struct section section;
+    int error = load(&section, path, begin, end);
+
+    free(section.file);
+    return error;
+}
 
 int section_replace(const char *path, const char *begin, const char *end, const char *text)
 {
-    char *file = NULL;
-    char *from = NULL;
-    char *to = NULL;
-    int error = read_file(path, &file);
+    struct section section;
+    int error = load(&section, path, begin, end);
 
     if (error == 0)
-        from = find_line(file, begin);
-    if (from != NULL) {
-        from += strlen(begin) + 1;
-        to = find_line(from, end);
-    }
-    if (error == 0 && to == NULL)
-        error = -ENOENT;
-    if (error == 0)
-        error = write_file(path, (const char *const[]){file, text, to},
-                           (const size_t[]){(size_t)(from - file), strlen(text), strlen(to)});
-    free(file);
+        error = write_file(path, &section, text);
+    free(section.file);
     return error;
+}
+
+static int load(struct section *section, const char *path, const char *begin, const char *end)
+{
+    int error;
+
+    *section = (struct section){0};
+    error = read_file(path, &section->file);
+    if (error != 0)
+        return error;
+    section->from = find_line(section->file, begin);
+    if (section->from == NULL)
+        return -ENOENT;
+    section->from += strlen(begin) + 1;
+    section->to = find_line(section->from, end);
+    return section->to == NULL ? -ENOENT : 0;
 }
 
 static int read_file(const char *path, char **text)
@@ -64,8 +85,11 @@ static char *find_line(char *text, const char *line)
     return text;
 }
 
-static int write_file(const char *path, const char *const parts[3], const size_t sizes[3])
+static int write_file(const char *path, const struct section *section, const char *text)
 {
+    const char *const parts[] = {section->file, text, section->to};
+    const size_t sizes[] = {(size_t)(section->from - section->file), strlen(text),
+                            strlen(section->to)};
     char next[PATH_MAX];
     struct stat old;
     FILE *file;

@@ -11,4 +11,7 @@
  * Returns 0, -ENOENT (no such lines), -EFBIG, or a negative errno of reading or writing. */
 int section_replace(const char *path, const char *begin, const char *end, const char *text);
 
+/* Whether section_replace would find the lines; returns what it would. */
+int section_find(const char *path, const char *begin, const char *end);
+
 #endif

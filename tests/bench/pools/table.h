@@ -57,7 +57,7 @@ struct table {
     const char *name;  /* for rows of JSON and --rows: "neutral" */
     const char *title; /* "seed 000: ..." */
     table_measure *measure;
-    unsigned rounds; /* for each of --runs */
+    unsigned rounds; /* for each of --runs; with --quick one */
     bool cold;       /* there is nothing to warm up: the first round counts */
     unsigned group_count;
     unsigned column_count;

@@ -1,8 +1,5 @@
 #include "timers.h"
 
-#include <errno.h>
-#include <time.h>
-
 #include <millwright/clock.h>
 #include <millwright/mutex.h>
 #include <millwright/thread.h>
@@ -10,7 +7,6 @@
 #include "scene.h"
 
 static void timers_main(void *unused);
-static void sleep_until(uint64_t ns);
 
 static struct mw_mutex lock; /* guards the list */
 static struct mw_cond added;
@@ -58,16 +54,7 @@ static void timers_main(void *unused)
         timer = head;
         head = timer->next;
         mw_mutex_unlock(&lock);
-        sleep_until(timer->due_ns);
+        scene_sleep_until(timer->due_ns);
         scene_submit(&timer->item);
     }
-}
-
-static void sleep_until(uint64_t ns)
-{
-    struct timespec when = {.tv_sec = (time_t)(ns / MW_NS_PER_S),
-                            .tv_nsec = (long)(ns % MW_NS_PER_S)};
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
-        ;
 }

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -290,6 +291,74 @@ static void threads_compile_at_once(void **state)
     mw_compile_result_fini(&here[1]);
 }
 
+struct harassed {
+    struct world *world;
+    pthread_t thread;
+    _Atomic bool *over;
+    unsigned right, killed, other;
+};
+
+static void *compile_harassed(void *arg)
+{
+    struct harassed *harassed = arg;
+
+    while (
+        !atomic_load_explicit(harassed->over, memory_order_relaxed)) { /* partner: main's store */
+        struct world_run run = {.world = harassed->world, .trial = &world_warns};
+
+        world_compile(&run);
+        if (run.rc == 0 && run.result.ok)
+            harassed->right++;
+        else if (run.rc == -EAGAIN || (run.rc == 0 && run.usage.signal == SIGKILL))
+            harassed->killed++;
+        else
+            harassed->other++;
+        world_run_fini(&run);
+    }
+    return NULL;
+}
+
+/* Kill a worker, mostly, or else the zygote. */
+static void kill_somebody(unsigned round)
+{
+    struct world_processes zygotes = world_children(getpid()), workers;
+
+    if (zygotes.count == 0)
+        return;
+    workers = world_children(zygotes.pids[0]);
+    if (round % 5 == 4 || workers.count == 0)
+        (void)kill(zygotes.pids[0], SIGKILL);
+    else
+        (void)kill(workers.pids[round % workers.count], SIGKILL);
+}
+
+/* Breaks when a kill at any moment wedges a thread, gives a wrong answer, or leaves something. */
+static void kills_at_any_moment_wedge_nothing(void **state)
+{
+    struct harassed threads[3] = {{0}};
+    _Atomic bool over = false;
+    unsigned right = 0;
+
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        threads[i] = (struct harassed){.world = *state, .over = &over};
+        assert_int_equal(pthread_create(&threads[i].thread, NULL, compile_harassed, &threads[i]),
+                         0);
+    }
+    for (unsigned round = 0; round < 60; round++) {
+        (void)usleep(1000 * (20 + 37 * round % 61));
+        kill_somebody(round);
+    }
+    atomic_store_explicit(&over, true, memory_order_relaxed); /* partner: the threads' load */
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        assert_int_equal(pthread_join(threads[i].thread, NULL), 0);
+        assert_int_equal(threads[i].other, 0);
+        right += threads[i].right;
+    }
+    assert_true(right > 0);
+    assert_int_equal(stats_of(*state).running, 0);
+    world_check_compiles(*state, &world_c);
+}
+
 /* Breaks when compiles leave a descriptor, a zombie or a process behind. */
 static void many_compiles_leave_nothing(void **state)
 {
@@ -330,19 +399,26 @@ static void many_compiles_leave_nothing(void **state)
     assert_in_range(world_descriptors(), 1, descriptors + 2 * 3);
 }
 
-/* The host of host_killed_leaves_no_process: it compiles without end. */
+/* The host of host_killed_leaves_no_process: it compiles without end, and has a child that holds a
+ * copy of each of its sockets. */
 static void host_run(const struct world *world, int tell)
 {
     struct world own = {.toolchain = world->toolchain};
     struct mw_isolate_options options = world_options(world);
     struct world_run run = {.world = &own, .trial = &world_endless};
     char why[256] = "";
-    pid_t pids[2];
+    pid_t zygote, pids[3];
 
     if (mw_isolate_new(&own.isolate, &options, why, sizeof(why)))
         _exit(1);
+    zygote = world_zygote();
+    pids[2] = fork(); /* with a copy of all sockets */
+    if (pids[2] == 0) {
+        for (;;)
+            pause();
+    }
     world_begin(&run, "driver-host");
-    pids[0] = world_zygote();
+    pids[0] = zygote;
     pids[1] = world_worker_await(pids[0], "driver-host");
     world_cpu_await(pids[1], 50);
     if (write(tell, pids, sizeof(pids)) != sizeof(pids))
@@ -352,12 +428,12 @@ static void host_run(const struct world *world, int tell)
 }
 
 /* Breaks when anything outlives a host that had no time to end it: the zygote, who waits, and who
- * is deep in a compile. */
+ * is deep in a compile; also when a forked child of the host lives on. */
 static void host_killed_leaves_no_process(void **state)
 {
     struct world_processes workers;
     int tell[2], status;
-    pid_t host, pids[2];
+    pid_t host, pids[3];
 
     assert_int_equal(pipe(tell), 0);
     host = fork();
@@ -374,6 +450,7 @@ static void host_killed_leaves_no_process(void **state)
     assert_true(world_gone_await(pids[0]));
     for (size_t i = 0; i < workers.count; i++)
         assert_true(world_gone_await(workers.pids[i]));
+    assert_int_equal(kill(pids[2], SIGKILL), 0); /* it was there all the time */
 }
 
 /* Breaks when a forked child of the host would share, or end, its parent's workers. */
@@ -474,6 +551,7 @@ int main(void)
         cmocka_unit_test(killed_waiting_workers_are_replaced),
         cmocka_unit_test(killed_zygote_is_replaced_and_the_request_tried_again),
         cmocka_unit_test(threads_compile_at_once),
+        cmocka_unit_test(kills_at_any_moment_wedge_nothing),
         cmocka_unit_test(many_compiles_leave_nothing),
         cmocka_unit_test(host_killed_leaves_no_process),
         cmocka_unit_test(forked_child_is_refused),

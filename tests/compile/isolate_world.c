@@ -83,8 +83,11 @@ int world_setup(void **state)
 int world_teardown(void **state)
 {
     struct world *world = *state;
-    void *toolchain = (void *)world->toolchain;
+    void *toolchain;
 
+    if (!world) /* it could not be set up */
+        return 0;
+    toolchain = (void *)world->toolchain;
     mw_isolate_free(world->isolate);
     return trial_teardown(&toolchain);
 }

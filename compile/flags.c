@@ -34,19 +34,25 @@ static size_t identifier_bytes(const char *text);
 static const struct kind {
     const char *name;
     bool (*accepts)(const char *value, bool read_disk);
-    const char *reason;
+    const char *takes, *reason;
 } kinds[] = {
-    {"NUMBER", is_number, "needs a number from 1 to 4096; give one"},
-    {"WORD", is_word, "needs a word of letters, digits and .+-_; give one"},
-    {"CPU", is_cpu,
-     "needs a processor by name and never native, which differs from machine to machine; name it"},
-    {"NAME", is_warning, "is no warning's name; check its spelling"},
-    {"MACRO[=TEXT]", is_macro, "defines no valid name; write NAME or NAME=TEXT"},
-    {"MACRO", is_macro_name, "is no macro's name; check its spelling"},
+    {"NUMBER", is_number, "1 to 4096", "needs a number from 1 to 4096; give one"},
+    {"WORD", is_word, "letters, digits and `.+-_`",
+     "needs a word of letters, digits and .+-_; give one"},
+    {"CPU", is_cpu, "a WORD in which neither `native` nor `help` occurs",
+     "needs a processor by name, never native (which differs from machine to machine) nor help; "
+     "name it"},
+    {"NAME", is_warning, "letters, digits and `.+-_=`", "is no warning's name; check its spelling"},
+    {"MACRO[=TEXT]", is_macro, "a name of the language, then nothing, `=` or `(` and any text",
+     "defines no valid name; write NAME or NAME=TEXT"},
+    {"MACRO", is_macro_name, "a name of the language", "is no macro's name; check its spelling"},
     {"PATH", is_path,
+     "relative to `directory`, not leaving it, not beginning with `-` or `=`; any path where the "
+     "user's own disk is read (`millwright compile`)",
      "leaves the request's files; add what it names to \"files\" and give a path relative to "
      "\"directory\""},
-    {"OLD=NEW", is_path_map, "needs a value of the form OLD=NEW; give one"},
+    {"OLD=NEW", is_path_map, "two texts with `=` between, the first not empty",
+     "needs a value of the form OLD=NEW; give one"},
 };
 
 static const struct kind *kind_find(const char *values);
@@ -81,15 +87,32 @@ int mw_flag_check(const char *const *args, size_t count, bool read_disk, char **
 
 bool mw_flag_entry_get(size_t index, struct mw_flag_entry *entry)
 {
+    static const char *const written[] = {[ALONE] = "alone",
+                                          [JOINED] = "joined",
+                                          [SEPARATE] = "apart",
+                                          [EITHER] = "joined or apart",
+                                          [PREFIX] = "begins so"};
     const struct rule *rule;
 
     if (index >= RULES)
         return false;
     rule = &rules[index];
-    entry->use = rule->use;
-    entry->name = rule->name;
-    entry->values = rule->values;
-    entry->text = rule->text;
+    *entry = (struct mw_flag_entry){
+        .use = rule->use,
+        .name = rule->name,
+        .written = written[rule->style],
+        .values = rule->values,
+        .in_key = rule->use == MW_FLAG_ALLOWED, /* what is dropped is not there to be hashed */
+        .text = rule->text,
+    };
+    return true;
+}
+
+bool mw_flag_kind_get(size_t index, struct mw_flag_kind *kind)
+{
+    if (index >= sizeof kinds / sizeof kinds[0])
+        return false;
+    *kind = (struct mw_flag_kind){kinds[index].name, kinds[index].takes, kinds[index].reason};
     return true;
 }
 
@@ -247,9 +270,10 @@ static bool is_word(const char *value, bool read_disk)
     return value[0] != '\0' && value[strspn(value, LETTERS_DIGITS ".+-_")] == '\0';
 }
 
+/* "help" is another spelling of --print-supported-cpus. */
 static bool is_cpu(const char *value, bool read_disk)
 {
-    return is_word(value, read_disk) && strstr(value, "native") == NULL;
+    return is_word(value, read_disk) && !strstr(value, "native") && !strstr(value, "help");
 }
 
 /* "name", "no-name", "error", "error=name", "name=2": never a comma, which is how flags are handed
@@ -277,14 +301,17 @@ static bool is_macro_name(const char *value, bool read_disk)
 }
 
 /* A path that stays below the directory it starts from. A leading '=' would stand for the system
- * root, and a leading '-' is more likely a flag whose value was forgotten. */
+ * root. A leading '-' is a flag whose value was forgotten, or another flag once it is joined
+ * ("-include" and "-pch"): never on any disk. */
 static bool is_path(const char *value, bool read_disk)
 {
     int depth = 0;
 
-    if (value[0] == '\0' || read_disk)
-        return value[0] != '\0';
-    if (value[0] == '/' || value[0] == '=' || value[0] == '-')
+    if (value[0] == '\0' || value[0] == '-')
+        return false;
+    if (read_disk)
+        return true;
+    if (value[0] == '/' || value[0] == '=')
         return false;
     while (*value != '\0') {
         size_t bytes = strcspn(value, "/");

@@ -26,16 +26,25 @@ enum mw_flag_use {
     MW_FLAG_REFUSED
 };
 
-/* One entry of the table, for help texts and docs/flags.md. All texts are static. */
+/* One entry of the table, for docs/flags.md. All texts are static. */
 struct mw_flag_entry {
     enum mw_flag_use use;
-    const char *name;   /* "-std="; "-f[no-]inline" stands for both */
-    const char *values; /* what may follow: listed words with spaces between, or one in capitals
-                           such as "PATH"; "" when nothing may */
-    const char *text;   /* what it is for, or why it is refused */
+    const char *name;    /* "-std="; "-f[no-]inline" stands for both */
+    const char *written; /* how it takes its value: "alone", "joined", "apart" (in the next
+                            argument), "joined or apart", "begins so" */
+    const char *values;  /* what may follow: listed words with spaces between, or the name of a kind
+                            such as "PATH", or "*": anything; "" when nothing may */
+    bool in_key;         /* it enters the content key */
+    const char *text;    /* what it is for, or why it is refused */
 };
 
-/* Entry `index` of the table. Returns false when there is none. */
+/* A kind of value: its name, what it takes, and why anything else is refused. Static texts. */
+struct mw_flag_kind {
+    const char *name, *takes, *reason;
+};
+
+/* Entry `index` of the table, and kind `index` of value. Return false when there is none. */
 bool mw_flag_entry_get(size_t index, struct mw_flag_entry *entry);
+bool mw_flag_kind_get(size_t index, struct mw_flag_kind *kind);
 
 #endif

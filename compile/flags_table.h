@@ -1,7 +1,8 @@
 /* flags_table.h - private to flags.c: every flag that is known, one row each.
  *
  * The longest match wins, and a listed value counts to the match: "-fprofile-arcs" is refused by
- * its own row although "-f[no-]" matches as well. docs/flags.md shows this table. */
+ * its own row although "-f[no-]" matches as well. docs/flags.md is made of this table: ./dev docs
+ * after a change. */
 #ifndef MW_FLAGS_TABLE_H
 #define MW_FLAGS_TABLE_H
 
@@ -35,7 +36,9 @@ struct rule {
 #define LIMITS   "moves a limit that guards the compiler; leave it out"
 #define PRINTS   "only prints what the compiler would do; leave it out"
 #define LINKS    "is for linking and nothing is linked here; leave it out"
+#define PASSES   "hands flags past this list to a part of the compiler; leave it out"
 #define OUTPUT   "says what to make; use the field \"emit\" instead"
+#define PROCESS  "sets options of the whole process, for everybody's compiles; leave it out"
 #define MODULES  "reads and writes module files; include headers instead"
 #define PROFILES "reads or writes profiles; leave it out"
 
@@ -170,7 +173,7 @@ static const struct rule rules[] = {
      "instruction set extensions of x86"},
     {ALLOW, JOINED, "-m[no-]",
      "implicit-float lvi-cfi lvi-hardening ms-bitfields omit-leaf-frame-pointer "
-     "outline outline-atomics red-zone relax retpoline speculative-load-hardening stackrealign "
+     "outline-atomics red-zone relax retpoline speculative-load-hardening stackrealign "
      "strict-align tls-direct-seg-refs unaligned-access",
      "code generation of a machine"},
     {ALLOW, JOINED, "-mabi=", "WORD", "calling convention"},
@@ -208,10 +211,15 @@ static const struct rule rules[] = {
     {DENY, PREFIX, "--emit-", "*", OUTPUT},
     {DENY, ALONE, "-fsyntax-only", "", OUTPUT},
     {DENY, PREFIX, "--analyze", "*", OUTPUT},
+    {DENY, ALONE, "--assemble", "", OUTPUT},
+    {DENY, ALONE, "--compile", "", OUTPUT},
+    {DENY, ALONE, "--preprocess", "", OUTPUT},
     {DENY, PREFIX, "-flto", "*", "makes bitcode; ask for \"emit\": \"bitcode\" instead"},
     {DENY, PREFIX, "-fembed-bitcode", "*",
      "hides bitcode in the object; ask for \"emit\": \"bitcode\" instead"},
     {DENY, PREFIX, "-o", "*",
+     "names an output and the service owns those; leave it out and choose by \"emit\""},
+    {DENY, PREFIX, "--output", "*",
      "names an output and the service owns those; leave it out and choose by \"emit\""},
     {DENY, ALONE, "-", "", "reads standard input; put the source into \"files\""},
     {DENY, ALONE, "--", "", "is no flag; leave it out"},
@@ -222,16 +230,18 @@ static const struct rule rules[] = {
     {DENY, PREFIX, "-fplugin", "*", LOADS},
     {DENY, PREFIX, "-fpass-plugin", "*", LOADS},
     {DENY, PREFIX, "-load", "*", LOADS},
-    {DENY, PREFIX, "-X", "*",
-     "hands flags past this list to a part of the compiler; leave it out"},
+    {DENY, PREFIX, "-X", "*", PASSES},
+    {DENY, PREFIX, "--for-linker", "*", PASSES},
     {DENY, PREFIX, "-Wa,", "*", "hands flags past this list to the assembler; leave it out"},
     {DENY, PREFIX, "-Wp,", "*",
      "hands flags past this list to the preprocessor; give them directly"},
     {DENY, PREFIX, "-Wl,", "*", LINKS},
     {DENY, PREFIX, "-cc1", "*", "calls the compiler's inside; leave it out"},
-    {DENY, PREFIX, "-mllvm", "*",
-     "sets options of the whole process, for everybody's compiles; leave it out"},
+    {DENY, PREFIX, "-mllvm", "*", PROCESS},
+    {DENY, ALONE, "-moutline", "", PROCESS},
+    {DENY, ALONE, "-mno-outline", "", PROCESS},
     {DENY, PREFIX, "-B", "*", LOADS},
+    {DENY, PREFIX, "--prefix", "*", LOADS},
     {DENY, PREFIX, "--ld-path", "*", LOADS},
     {DENY, PREFIX, "-fuse-ld", "*", LOADS},
     {DENY, ALONE, "-fno-integrated-as", "", "runs another assembler; leave it out"},
@@ -249,6 +259,8 @@ static const struct rule rules[] = {
     /* Refused: read */
     {DENY, PREFIX, "--config", "*", "reads flags from a file; give them in \"args\""},
     {DENY, PREFIX, "-include-pch", "*", READS},
+    {DENY, PREFIX, "--include", "*", READS},
+    {DENY, PREFIX, "--imacros", "*", READS},
     {DENY, PREFIX, "-F", "*", READS},
     {DENY, PREFIX, "-iframework", "*", READS},
     {DENY, PREFIX, "-iprefix", "*", READS},
@@ -274,6 +286,10 @@ static const struct rule rules[] = {
 
     /* Refused: write */
     {DENY, PREFIX, "-M", "*", WRITES},
+    {DENY, PREFIX, "--dependencies", "*", WRITES},
+    {DENY, PREFIX, "--user-dependencies", "*", WRITES},
+    {DENY, PREFIX, "--write-", "*", WRITES},
+    {DENY, PREFIX, "--print-missing-file-dependencies", "*", WRITES},
     {DENY, PREFIX, "-save-temps", "*", WRITES},
     {DENY, PREFIX, "--save-temps", "*", WRITES},
     {DENY, PREFIX, "-ftime-trace", "*", WRITES},
@@ -303,6 +319,7 @@ static const struct rule rules[] = {
     {DENY, ALONE, "--verbose", "", PRINTS},
     {DENY, ALONE, "-###", "", PRINTS},
     {DENY, ALONE, "-H", "", PRINTS},
+    {DENY, ALONE, "--trace-includes", "", PRINTS},
     {DENY, PREFIX, "-print-", "*", PRINTS},
     {DENY, PREFIX, "--print-", "*", PRINTS},
     {DENY, PREFIX, "-dump", "*", PRINTS},
@@ -312,6 +329,7 @@ static const struct rule rules[] = {
     /* Refused: for the linker */
     {DENY, PREFIX, "-l", "*", LINKS},
     {DENY, PREFIX, "-L", "*", LINKS},
+    {DENY, PREFIX, "--library-directory", "*", LINKS},
     {DENY, PREFIX, "-shared", "*", LINKS},
     {DENY, PREFIX, "-static", "*", LINKS},
     {DENY, ALONE, "-rdynamic", "", LINKS},

@@ -1,8 +1,9 @@
 # What does not talk to clang: request, flags, options, toolchain, key, store.
-foreach(name request flags options)
+foreach(name request options)
   mw_test(compile ${name} LINK millwright-compile)
 endforeach()
-target_compile_definitions(compile_flags_test PRIVATE MW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+mw_test(compile flags LINK millwright-compile SOURCES compile/clang_options.c)
+target_include_directories(compile_flags_test SYSTEM PRIVATE ${MW_LLVM_includedir})
 foreach(name toolchain key store)
   mw_test(compile ${name} LINK millwright-compile SOURCES compile/folder.c TIMEOUT 300)
   target_include_directories(compile_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)

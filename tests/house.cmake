@@ -8,5 +8,5 @@ foreach(name ${house_tests})
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(house.${name} PROPERTIES
     TIMEOUT 120 LABELS house
-    ENVIRONMENT "MW_BUILD=${CMAKE_BINARY_DIR};MW_CC=${CMAKE_C_COMPILER};MW_PROGRAM=$<TARGET_FILE:millwright-program>")
+    ENVIRONMENT "MW_BUILD=${CMAKE_BINARY_DIR};MW_CC=${CMAKE_C_COMPILER};MW_PROGRAM=$<TARGET_FILE:millwright-program>;MW_FLAGS_PAGE=$<TARGET_FILE:flags-page>")
 endforeach()

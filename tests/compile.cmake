@@ -37,3 +37,12 @@ mw_test(compile isolate LINK millwright-compile mw-test-support TIMEOUT 300
 set_property(TEST compile.isolate APPEND PROPERTY
   ENVIRONMENT "MW_WORKER=$<TARGET_FILE:millwright-worker>")
 add_dependencies(compile_isolate_test millwright-worker)
+
+# What argument vectors lead a compile to do; and again with many more, for check --all.
+mw_test(compile argv_fuzz LINK millwright-compile mw-test-support PkgConfig::SECCOMP TIMEOUT 600
+  SOURCES compile/clang_options.c compile/watch.c compile/trial.c compile/folder.c)
+target_include_directories(compile_argv_fuzz_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+target_include_directories(compile_argv_fuzz_test SYSTEM PRIVATE ${MW_LLVM_includedir})
+add_test(NAME compile.argv_fuzz_long COMMAND compile_argv_fuzz_test)
+set_tests_properties(compile.argv_fuzz_long PROPERTIES
+  TIMEOUT 3600 LABELS "compile;long" ENVIRONMENT "MW_FUZZ_CASES=20000;MW_FUZZ_SEED=2")

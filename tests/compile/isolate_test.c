@@ -427,9 +427,7 @@ static void host_run(const struct world *world, int tell)
         pause();
 }
 
-/* Breaks when anything outlives a host that had no time to end it: the zygote, who waits, and who
- * is deep in a compile; also when a forked child of the host lives on. */
-static void host_killed_leaves_no_process(void **state)
+static void check_host_killed(const struct world *world, bool with_zygote)
 {
     struct world_processes workers;
     int tell[2], status;
@@ -440,19 +438,34 @@ static void host_killed_leaves_no_process(void **state)
     host = fork();
     assert_true(host >= 0);
     if (host == 0)
-        host_run(*state, tell[1]);
+        host_run(world, tell[1]);
     close(tell[1]);
     assert_int_equal(read(tell[0], pids, sizeof(pids)), sizeof(pids));
     close(tell[0]);
     workers = world_children(pids[0]);
     assert_true(workers.count >= 2);
     assert_int_equal(kill(host, SIGKILL), 0);
+    if (with_zygote)
+        (void)kill(pids[0], SIGKILL);
     assert_int_equal(waitpid(host, &status, 0), host);
     gone = world_gone_await(pids[0]);
     for (size_t i = 0; i < workers.count; i++)
         gone = world_gone_await(workers.pids[i]) && gone;
     assert_int_equal(kill(pids[2], SIGKILL), 0); /* it was there all the time */
     assert_true(gone);
+}
+
+/* Breaks when anything outlives a host that had no time to end it: the zygote, who waits, and who
+ * is deep in a compile; also when a forked child of the host lives on. */
+static void host_killed_leaves_no_process(void **state)
+{
+    check_host_killed(*state, false);
+}
+
+/* Breaks when a worker that computes needs the zygote, or the host, to end it. */
+static void host_and_zygote_killed_leave_no_process(void **state)
+{
+    check_host_killed(*state, true);
 }
 
 /* Breaks when a forked child of the host would share, or end, its parent's workers. */
@@ -556,6 +569,7 @@ int main(void)
         cmocka_unit_test(kills_at_any_moment_wedge_nothing),
         cmocka_unit_test(many_compiles_leave_nothing),
         cmocka_unit_test(host_killed_leaves_no_process),
+        cmocka_unit_test(host_and_zygote_killed_leave_no_process),
         cmocka_unit_test(forked_child_is_refused),
         cmocka_unit_test(persistent_worker_is_used_again_until_its_bound),
         cmocka_unit_test(start_without_a_worker_says_why),

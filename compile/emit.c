@@ -13,34 +13,47 @@
 #include "guard_internal.h"
 
 /* What the driver, the frontend, the assembler and libclang read from the environment. A '*' at
- * the end stands for any ending. */
+ * the end stands for any ending. LLVM_OVERRIDE_PRODUCER is not here: LLVM reads it when its library
+ * is loaded, so it cannot be kept away, and the toolchain's identity holds it. */
 static const char *const environment_names[] = {
+    "AMD_SPLIT_MODULE_LOG_*",
     "AS_SECURE_LOG_FILE",
     "CCC_*",
     "CC_LOG_*",
     "CC_PRINT_*",
+    "CL",
     "CLANG_*",
     "COMPILER_PATH",
     "CPATH",
     "CPLUS_INCLUDE_PATH",
     "C_INCLUDE_PATH",
     "DEPENDENCIES_OUTPUT",
+    "DRIVERKIT_DEPLOYMENT_TARGET",
     "EXTERNAL_INCLUDE",
     "FORCE_CLANG_*",
     "GCC_EXEC_PREFIX",
     "HIP_*",
     "INCLUDE",
+    "IPHONEOS_DEPLOYMENT_TARGET",
     "LIBCLANG_*",
     "LIBRARY_PATH",
+    "MACOSX_DEPLOYMENT_TARGET",
+    "NCC_*",
     "OBJCPLUS_INCLUDE_PATH",
     "OBJC_INCLUDE_PATH",
     "RC_DEBUG_*",
     "ROCM_PATH",
+    "SCE_*",
     "SDKROOT",
     "SOURCE_DATE_EPOCH",
     "SUNPRO_DEPENDENCIES",
+    "TVOS_DEPLOYMENT_TARGET",
+    "VCINSTALLDIR",
+    "VCToolsInstallDir",
+    "WATCHOS_DEPLOYMENT_TARGET",
+    "XCC_*",
+    "XROS_DEPLOYMENT_TARGET",
     "_CL_",
-    "CL",
 };
 
 /* What libclang must see: no thread for each parse, and the host's signal handlers left alone. */

@@ -241,6 +241,7 @@ static int dir_add(struct mw_toolchain *toolchain, const char *path)
 
 static char *identity_make(void)
 {
+    const char *producer = getenv("LLVM_OVERRIDE_PRODUCER"); /* goes into bitcode */
     char *identity = NULL;
     size_t bytes = 0;
     FILE *text = open_memstream(&identity, &bytes);
@@ -248,6 +249,8 @@ static char *identity_make(void)
     if (!text)
         return NULL;
     (void)fprintf(text, "%s\n%s\n", mw_bridge_full_version(), mw_bridge_target());
+    if (producer)
+        (void)fprintf(text, "producer %s\n", producer);
     (void)dl_iterate_phdr(library_describe, text);
     if (ferror(text) | (fclose(text) != 0)) {
         free(identity);

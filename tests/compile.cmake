@@ -46,3 +46,5 @@ target_include_directories(compile_argv_fuzz_test SYSTEM PRIVATE ${MW_LLVM_inclu
 add_test(NAME compile.argv_fuzz_long COMMAND compile_argv_fuzz_test)
 set_tests_properties(compile.argv_fuzz_long PROPERTIES
   TIMEOUT 3600 LABELS "compile;long" ENVIRONMENT "MW_FUZZ_CASES=20000;MW_FUZZ_SEED=2")
+mw_test(compile environment LINK millwright-compile mw-test-support TIMEOUT 300
+  SOURCES compile/trial.c compile/folder.c)

@@ -643,6 +643,52 @@ static void no_value_makes_another_option_of_a_flag(void **state)
     assert_true(hidden >= HIDDEN_MIN);
 }
 
+/* Broken by a refused family that comes in by a detour: with a value in any place, handed on to a
+ * part of the compiler, or with a dash more or less. */
+static void no_detour_leads_past_a_refused_row(void **state)
+{
+    static const struct {
+        const char *before, *after, *second;
+    } detours[] = {
+        {"", "", NULL},
+        {"", "", "/etc/passwd"},
+        {"", "=/etc/passwd", NULL},
+        {"", "/etc/passwd", NULL},
+        {"", ",/etc/passwd", NULL},
+        {"-Xclang=", "", NULL},
+        {"-Wp,", "", NULL},
+        {"-Wa,", "=/etc/passwd", NULL},
+        {"-Wl,", "", NULL},
+        {"-Xpreprocessor", "", "/etc/passwd"},
+        {"-", "", NULL},
+        {"-", "=/etc/passwd", NULL},
+        {"@", "", NULL},
+        {"--", "", "/etc/passwd"},
+        {"/", "", NULL},
+        {" ", "", NULL},
+    };
+    char reason[sizeof(((struct mw_refusal *)0)->reason)];
+    struct mw_flag_entry entry;
+
+    (void)state;
+    for (size_t i = 0; mw_flag_entry_get(i, &entry); i++) {
+        for (size_t k = 0; entry.use == MW_FLAG_REFUSED && k < sizeof detours / sizeof detours[0];
+             k++) {
+            char first[256];
+
+            (void)snprintf(first, sizeof first, "%s%s%s", detours[k].before, entry.name,
+                           detours[k].after);
+            /* "-include,x" includes a file of that name below the request's directory */
+            if (is_taken(first, detours[k].second, reason) ||
+                (detours[k].after[0] != ',' && is_taken(first + 1, detours[k].second, reason)))
+                fail_msg("'%s' '%s' is taken, or with a character less", first,
+                         detours[k].second ? detours[k].second : "");
+            if (is_taken("-Xclang", first, reason))
+                fail_msg("'-Xclang' '%s' is taken", first);
+        }
+    }
+}
+
 /* Broken by a character that ends an argument early, or begins a new one, further down: all of
  * them, in each place of each flag. */
 static void a_control_character_is_refused_wherever_it_stands(void **state)
@@ -733,6 +779,7 @@ int main(void)
         cmocka_unit_test(each_alias_of_a_refused_option_has_the_same_reason),
         cmocka_unit_test(one_dash_more_or_less_changes_nothing),
         cmocka_unit_test(no_value_makes_another_option_of_a_flag),
+        cmocka_unit_test(no_detour_leads_past_a_refused_row),
         cmocka_unit_test(a_control_character_is_refused_wherever_it_stands),
         cmocka_unit_test(a_flag_is_in_the_key_as_its_entry_says),
     };

@@ -245,8 +245,8 @@ static void path_append(char *path, const char *more)
         size_t bytes = strcspn(more, "/"), have = strlen(path);
 
         if (bytes == 2 && more[0] == '.' && more[1] == '.') {
-            while (have > 0 && path[--have] != '/')
-                ;
+            while (have > 0 && path[have] != '/')
+                have--; /* at first there is the end */
             path[have] = '\0';
         } else if (bytes > 0 && !(bytes == 1 && more[0] == '.')) {
             if (have + bytes + 2 > WATCH_PATH_BYTES) {

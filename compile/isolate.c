@@ -211,6 +211,14 @@ int mw_isolate_compile(struct mw_isolate *isolate, const struct mw_options *opti
     return rc;
 }
 
+const char *mw_isolate_guard_name(unsigned bit)
+{
+    static const char *const names[] = {"landlock", "seccomp", "limits", "pidfd"};
+
+    _Static_assert(MW_GUARDS_ALL == (1u << sizeof names / sizeof *names) - 1, "one name each");
+    return bit < sizeof names / sizeof *names ? names[bit] : NULL;
+}
+
 void mw_isolate_snapshot(struct mw_isolate *isolate, struct mw_isolate_stats *stats)
 {
     *stats = (struct mw_isolate_stats){

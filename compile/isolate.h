@@ -49,7 +49,7 @@ struct mw_isolate_options {
 };
 
 struct mw_isolate_stats {
-    unsigned guards; /* bits of sandbox.h: which are in force */
+    unsigned guards; /* bit i: the guard that mw_isolate_guard_name(i) names is in force */
     int landlock_abi;
     unsigned ready;
     unsigned running;
@@ -87,6 +87,9 @@ void mw_isolate_stop(struct mw_isolate_stop *stop);
 
 /* Release what it holds; nobody uses it any more. */
 void mw_isolate_stop_fini(struct mw_isolate_stop *stop);
+
+/* "landlock", "seccomp", "limits", "pidfd"; NULL past the last. Static text. */
+const char *mw_isolate_guard_name(unsigned bit);
 
 /* Runs on: any thread. Does not block. */
 void mw_isolate_snapshot(struct mw_isolate *isolate, struct mw_isolate_stats *stats);

@@ -37,7 +37,7 @@ struct mw_serve_settings {
     unsigned timeout_max_ms;
     unsigned grace_ms;
     unsigned emit_lane;     /* 0: dedicated, 1: pool */
-    unsigned isolation;     /* 0: in-process, 1: isolated */
+    unsigned isolation;     /* 0: isolated, 1: in-process */
     unsigned workers_ready; /* 0: one for each compile at once */
     unsigned unguarded;
     unsigned cpu_max_ms;

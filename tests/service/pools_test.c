@@ -415,11 +415,13 @@ static void a_wrong_request_leaves_the_minimum(void **state)
 /* 20 compiles that block, on a pool that begins with one worker. */
 static struct swarm *block_the_pool(struct room *room, const char *const *options)
 {
-    const char *all[12] = {"--emit-lane", "pool", "--lane-cap", "20", "--pool-min", "1"};
+    /* in-process: a worker's sandbox would not let it read what blocks here */
+    const char *all[14] = {"--emit-lane", "pool", "--lane-cap",  "20",
+                           "--pool-min",  "1",    "--isolation", "in-process"};
     struct swarm *swarm;
 
     for (size_t i = 0; options[i]; i++)
-        all[6 + i] = options[i];
+        all[8 + i] = options[i];
     room_start(room, all);
     swarm = swarm_new(&room->server);
     for (unsigned tag = 0; tag < 20; tag++)
@@ -551,8 +553,9 @@ static void the_environment_turns_the_monitor_on_too(void **state)
 static void a_timeout_behind_blocked_workers_says_so(void **state)
 {
     static const char *const options[] = {
-        "--emit-lane", "pool", "--lane-cap", "2", "--pool-max",    "2",   "--files-cap", "1",
-        "--store-cap", "1",    "--pool-min", "2", "--pool-tuning", "off", NULL};
+        "--isolation", "in-process", "--emit-lane",   "pool", "--lane-cap",  "2",
+        "--pool-max",  "2",          "--files-cap",   "1",    "--store-cap", "1",
+        "--pool-min",  "2",          "--pool-tuning", "off",  NULL};
     struct room *room = *state;
     struct swarm *swarm;
     struct answer answer;

@@ -122,7 +122,7 @@ static const struct mw_command commands[] = {
     {"serve", "[OPTION...]", "run the compile service",
      "It answers on POST /v1/compile; docs/http.md describes every path. SIGTERM or SIGINT stops\n"
      "it: it takes no new connection, finishes what it has, and exits with 0. A second signal\n"
-     "ends it at once. Until compiles run isolated it listens on loopback or a unix socket only.\n",
+     "ends it at once. It listens on loopback or a unix socket only.\n",
      1},
     {"compile", "FILE... [OPTION...] [-- FLAG...]", "compile files here, without a server",
      "FLAGs go to the compiler; those that run programs or write files are refused "

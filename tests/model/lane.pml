@@ -148,6 +148,7 @@ bool moved[STARTS]; /* or woken */
 /* for the checks only */
 byte starts;
 bool alive[STARTS];
+bool within[STARTS];
 byte users = 2; /* calls into the lane by others than its loops; and submits by done() */
 byte running;
 byte accepted[JOBS_MAX];
@@ -184,7 +185,7 @@ bool freed;
 #ifdef ALONE_SPARE
 #define SPARE (ARE_BRIEF && taker != me)
 #else
-#define SPARE (ARE_BRIEF && loops > coming + 1 && taker != me)
+#define SPARE (ARE_BRIEF && loops > coming + 1 && taker != me && taker != NO_THREAD)
 #endif
 
 inline check()
@@ -480,7 +481,7 @@ proctype loop(byte me)
         LOCK;
 #ifndef NEVER_BRIEF
         if
-        :: taker == NO_THREAD -> taker = me /* it has got that slot */
+        :: false
         :: true
         fi
 #endif
@@ -493,7 +494,7 @@ proctype loop(byte me)
 #endif
 arrive:
     atomic {
-        coming--;
+        within[me] = true; coming--;
 #ifndef SHUT_LATE
         settle();
 #endif
@@ -603,7 +604,7 @@ next_job:
 spin:
     spun = true;
     spinning = true;
-    coming++;
+    atomic { coming++; within[me] = false }
     atomic {
         settle();
         unlock()
@@ -614,6 +615,7 @@ spin:
 
 stand_down:
     atomic {
+        within[me] = false; assert(taker == NO_THREAD || within[taker] || coming > 0 || queued == 0);
         assert(!takes_over); /* or it would go round for ever */
         loops--;
 #ifndef STANDBY_NONE
@@ -626,13 +628,13 @@ stand_down:
     }
 
 end_loop:
-    loops--;
+    atomic { loops--; within[me] = false }
     settle();
     atomic {
 #ifndef END_UNCHECKED
         if
-        :: queued > 0 -> loops++; goto next_job
-        :: else
+        :: queued > 0 -> loops++; within[me] = true; goto next_job
+        :: else -> if :: taker == me -> taker = NO_THREAD :: else fi
         fi;
 #endif
 #ifdef POOL

@@ -19,6 +19,15 @@
 
 #define BANGS 200000u
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1 /* there the memory of a process cannot be limited */
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 static json_t *source_body(const char *language, const char *source)
 {
     return json_pack("{s:s, s:s, s:i}", "language", language, "source", source, "timeout_ms",
@@ -107,6 +116,8 @@ static void limits_are_kept_and_named(void **state)
     struct room *room = *state;
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (SANITIZED && strcmp(cases[i].limit, "memory") == 0)
+            continue;
         room_start(room, cases[i].options);
         expect_problem(post(room, source_body(cases[i].language, cases[i].source)), 422, "limit",
                        "limit", cases[i].limit, "more");

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <millwright/emit.h>
 #include <millwright/limits.h>
@@ -46,6 +47,11 @@ struct mw_isolate_options {
                               tenant, until so many requests, a fault or memory_mark_bytes */
     uint64_t memory_mark_bytes; /* with requests_max: resident size at which it is replaced */
     bool unguarded;             /* go on where the kernel lacks a guard; else -ENOTSUP names it */
+    /* For those who account for workers (monitor.h), or NULL: called before `worker` gets a request
+     * and when it is through with it, before it is reaped unless it was killed. On the thread in
+     * compile. */
+    void (*on_work)(void *user, pid_t worker, bool begins);
+    void *user;
 };
 
 struct mw_isolate_stats {

@@ -73,6 +73,7 @@ struct mw_monitor_stats {
     uint64_t raises;
     uint64_t failures;
     uint64_t age_max_ns; /* the longest wait of a probe item seen */
+    unsigned processes;  /* that it counts the CPU time of, beside its own */
 };
 
 /* Returns 0, -EINVAL (no pool; MILLWRIGHT_DISABLE_POOL_TUNING is neither), -ENOMEM, or -EAGAIN
@@ -82,7 +83,9 @@ int mw_monitor_new(struct mw_monitor **out, const struct mw_monitor_options *opt
 /* Stop, put the minimum back, release. NULL is fine. Blocks. */
 void mw_monitor_free(struct mw_monitor *monitor);
 
-/* Count the CPU time of a child process as the pool's own work, until mw_monitor_forget or its end.
+/* Count the CPU time of a child process as this one's, until mw_monitor_forget or its end. Call it
+ * on the thread that will wait for it: a worker that waits for a child which computes needs no
+ * other worker, and a lane's thread that does says nothing about the pool.
  * Forget one before it is reaped, and none of its time is lost. Returns 0, -ESRCH, -EINVAL (this
  * process: it counts anyway) or -ENOSPC (MW_MONITOR_PROCESSES_MAX). Runs on: any thread. */
 int mw_monitor_watch(struct mw_monitor *monitor, pid_t process);

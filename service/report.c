@@ -61,6 +61,8 @@ static const struct number monitor_numbers[] = {
         "Looks that found the pool starved"),
     U64(mw_monitor_stats, raises, "pool_monitor_raises_total", "counter", "Raises of the minimum"),
     U64(mw_monitor_stats, failures, "pool_monitor_failures_total", "counter", "Looks that failed"),
+    UNSIGNED(mw_monitor_stats, processes, "pool_monitor_processes", "gauge",
+             "Processes whose CPU time the monitor counts beside the service's own"),
     NS(mw_monitor_stats, age_max, "pool_monitor_age_max_seconds",
        "Longest wait for a worker that the monitor saw"),
 };

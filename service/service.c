@@ -90,10 +90,10 @@ void mw_service_free(struct mw_service *service)
 {
     if (!service)
         return;
-    /* The IO pools run on the shared pool, so they go before it; the store goes last, since a
-     * leaf of theirs may be using it until they are gone. */
-    mw_shared_pool_unwatch(&service->shared);
+    /* The IO pools run on the shared pool, so they go before it, and leaves tell its monitor of
+     * their processes; the store goes last, since a leaf may be using it until they are gone. */
     mw_registry_free(service->registry, true);
+    mw_shared_pool_unwatch(&service->shared);
     mw_shared_pool_close(&service->shared);
     mw_pipeline_free(service->pipeline);
     mw_store_close(service->store);
@@ -177,6 +177,8 @@ static int open_isolation(struct mw_service *service, char *why, size_t why_byte
                               .toolchain = service->toolchain,
                               .ready = settings->workers_ready ? settings->workers_ready : ready,
                               .unguarded = settings->unguarded,
+                              .on_work = mw_shared_pool_on_work,
+                              .user = &service->shared,
                           },
                           why, why_bytes);
 }

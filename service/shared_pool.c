@@ -76,6 +76,15 @@ void mw_shared_pool_unwatch(struct mw_shared_pool *shared)
     shared->monitor = NULL;
 }
 
+void mw_shared_pool_on_work(void *shared, pid_t process, bool begins)
+{
+    struct mw_monitor *monitor = ((struct mw_shared_pool *)shared)->monitor;
+    if (begins)
+        (void)mw_monitor_watch(monitor, process); /* fails when it has died meanwhile */
+    else
+        mw_monitor_forget(monitor, process);
+}
+
 void mw_shared_pool_close(struct mw_shared_pool *shared)
 {
     mw_pool_free(shared->pool);

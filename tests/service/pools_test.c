@@ -596,6 +596,25 @@ static void control_a_timeout_of_a_slow_compile_does_not(void **state)
     room_stop(room);
 }
 
+/* Broken when the monitor does not count what an isolated compile uses, and takes CPUs that are
+ * busy for idle ones; or counts on when the compile is over. */
+static void the_monitor_counts_isolated_compiles(void **state)
+{
+    struct room *room = *state;
+    struct swarm *swarm;
+
+    room_start(room, NULL);
+    assert_true(metric(room, "millwright_pool_monitor_processes") == 0);
+    swarm = swarm_new(&room->server);
+    swarm_post(swarm, "/v1/compile", slow_body(1, 4000, 1500));
+    swarm_until_metric(swarm, room, "millwright_pool_monitor_processes", 1);
+    swarm_finish(swarm); /* its time is up */
+    for (int looks = 0; metric(room, "millwright_pool_monitor_processes") > 0; looks++)
+        assert_true(looks < LOOKS_MAX);
+    swarm_free(swarm);
+    room_stop(room);
+}
+
 /* ---- leaves that block say so ---- */
 
 /* Broken when a write to the store that waits for another process is not told as blocked. */
@@ -736,6 +755,7 @@ int main(void)
         IN_A_ROOM(the_environment_turns_the_monitor_on_too),
         IN_A_ROOM(a_timeout_behind_blocked_workers_says_so),
         IN_A_ROOM(control_a_timeout_of_a_slow_compile_does_not),
+        IN_A_ROOM(the_monitor_counts_isolated_compiles),
         IN_A_ROOM(a_write_that_waits_is_told_as_blocked),
         IN_A_ROOM(pool_and_loop_are_probed),
         IN_A_ROOM(a_stuck_pool_shows_in_its_probe_only),

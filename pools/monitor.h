@@ -49,10 +49,11 @@ enum mw_monitor_event_kind {
 struct mw_monitor_event {
     enum mw_monitor_event_kind kind;
     unsigned min_before, min_after;
-    unsigned threads, busy, blocked, pending; /* of the pool */
-    uint64_t age_ns;                          /* of the probe item */
-    double cpu_used;                          /* of the effective CPUs, 0 to 1 */
-    int error;                                /* MW_MONITOR_FAILED: a negative errno */
+    unsigned threads, busy, pending; /* of the pool */
+    unsigned blocked;                /* those that said so, or that were seen asleep */
+    uint64_t age_ns;                 /* of the probe item */
+    double cpu_used;                 /* of the effective CPUs, 0 to 1 */
+    int error;                       /* MW_MONITOR_FAILED: a negative errno */
 };
 
 struct mw_monitor_options {

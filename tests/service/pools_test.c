@@ -448,6 +448,7 @@ static void expect_raise_told(struct room *room)
     assert_int_equal(number_of(event, "min_after"), 16);
     assert_true(real_of(event, "age_ms") >= 40);
     assert_true(number_of(event, "busy") >= 1);
+    assert_true(number_of(event, "blocked") >= 1); /* though none says so */
     assert_true(real_of(event, "cpu_used") >= 0);
     json_decref(pool);
     assert_true(metric(room, "millwright_pool_monitor_raises_total") == 1);

@@ -544,8 +544,7 @@ static void the_environment_turns_the_monitor_on_too(void **state)
     assert_true(metric(room, "millwright_pool_monitor_enabled") == 1);
     room_stop(room);
     setenv(OFF_VARIABLE, "maybe", 1);
-    expect_refusal(room, (const char *[]){NULL}, 1,
-                   "MILLWRIGHT_DISABLE_POOL_TUNING must be 1, true or yes");
+    expect_refusal(room, (const char *[]){NULL}, 1, "0, false or no, not 'maybe'");
 }
 
 /* ---- time-outs ---- */

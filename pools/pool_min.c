@@ -11,33 +11,24 @@
 #define DIGITS     "0123456789"
 
 /* Enough for the longest text, of which at most 32 bytes are the user's. */
-#define WHY_BYTES 160
+#define WHY_BYTES  160
+#define HINT_BYTES 64
 
 static bool is_hexadecimal(const char *text);
+static void hint_decimal(const char *text, char hint[HINT_BYTES]);
 static bool read_decimal(const char *text, unsigned max, unsigned *value);
 
 int mw_pool_min_parse(const char *text, unsigned max, unsigned *min_threads, char *why,
                       size_t why_bytes)
 {
+    char hint[HINT_BYTES];
     unsigned value;
 
     assert(max >= 1);
-    if (is_hexadecimal(text)) {
-        unsigned long meant = strtoul(text, NULL, 16);
-
-        if (meant >= 1 && meant <= max)
-            snprintf(
-                why, why_bytes,
-                "must be a decimal number, not \"%.32s\": for that hexadecimal number write %lu",
-                text, meant);
-        else
-            snprintf(why, why_bytes,
-                     "must be a decimal number from 1 to %u, not \"%.32s\", which is hexadecimal",
-                     max, text);
-        return -EINVAL;
-    }
     if (!read_decimal(text, max, &value)) {
-        snprintf(why, why_bytes, "must be a decimal number from 1 to %u, not \"%.32s\"", max, text);
+        hint_decimal(text, hint);
+        snprintf(why, why_bytes, "must be a decimal number from 1 to %u, not \"%.32s\"%s", max,
+                 text, hint);
         return -EINVAL;
     }
     *min_threads = value;
@@ -67,6 +58,18 @@ static bool is_hexadecimal(const char *text)
 
     return bytes > 0 && strspn(digits, HEX_DIGITS) == bytes &&
            (has_prefix || strspn(digits, DIGITS) < bytes);
+}
+
+/* How to write what may be meant; "" when that is nothing. */
+static void hint_decimal(const char *text, char hint[HINT_BYTES])
+{
+    unsigned long meant;
+
+    errno = 0;
+    meant = is_hexadecimal(text) ? strtoul(text, NULL, 16) : 0;
+    hint[0] = '\0';
+    if (meant != 0 && errno == 0)
+        snprintf(hint, HINT_BYTES, "; if you mean hexadecimal, write %lu", meant);
 }
 
 /* Digits and nothing else: no sign, no space; leading zeros are decimal too. */

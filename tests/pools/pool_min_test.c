@@ -41,13 +41,17 @@ static void all_else_is_refused_with_what_to_write(void **state)
         const char *text;
         const char *why;
     } bad[] = {
-        {"1F4", "must be a decimal number, not \"1F4\": for that hexadecimal number write 500"},
-        {"0x1f4", "must be a decimal number, not \"0x1f4\": for that hexadecimal number write 500"},
-        {"0X8", "must be a decimal number, not \"0X8\": for that hexadecimal number write 8"},
-        {"0x0", "must be a decimal number from 1 to 1024, not \"0x0\", which is hexadecimal"},
-        {"ffff", "must be a decimal number from 1 to 1024, not \"ffff\", which is hexadecimal"},
-        {"0xfffffffffffffffffffffff", "must be a decimal number from 1 to 1024, not "
-                                      "\"0xfffffffffffffffffffffff\", which is hexadecimal"},
+        {"1F4", "must be a decimal number from 1 to 1024, not \"1F4\"; if you mean hexadecimal, "
+                "write 500"},
+        {"0x1f4", "must be a decimal number from 1 to 1024, not \"0x1f4\"; if you mean "
+                  "hexadecimal, write 500"},
+        {"0X8",
+         "must be a decimal number from 1 to 1024, not \"0X8\"; if you mean hexadecimal, write 8"},
+        {"0x0", "must be a decimal number from 1 to 1024, not \"0x0\""},
+        {"ffff", "must be a decimal number from 1 to 1024, not \"ffff\"; if you mean hexadecimal, "
+                 "write 65535"},
+        {"0xfffffffffffffffffffffff",
+         "must be a decimal number from 1 to 1024, not \"0xfffffffffffffffffffffff\""},
         {"", "must be a decimal number from 1 to 1024, not \"\""},
         {"0", "must be a decimal number from 1 to 1024, not \"0\""},
         {"-1", "must be a decimal number from 1 to 1024, not \"-1\""},
@@ -111,8 +115,8 @@ static void environment_is_read_and_named(void **state)
 
     assert_int_equal(setenv(MW_POOL_MIN_ENVIRONMENT, "1F4", 1), 0);
     assert_int_equal(mw_pool_min_environment(MAX, &value, why, sizeof why), -EINVAL);
-    assert_string_equal(why, "MILLWRIGHT_POOL_MIN_THREADS must be a decimal number, not \"1F4\": "
-                             "for that hexadecimal number write 500");
+    assert_string_equal(why, "MILLWRIGHT_POOL_MIN_THREADS must be a decimal number from 1 to 1024, "
+                             "not \"1F4\"; if you mean hexadecimal, write 500");
     assert_int_equal(unsetenv(MW_POOL_MIN_ENVIRONMENT), 0);
 }
 

@@ -162,6 +162,8 @@ static void source_reads_no_file_of_the_machine(void **state)
     struct room *room = *state;
     struct answer answer;
 
+    if (SANITIZED) /* a worker with a thread of ThreadSanitizer's own enters no sandbox */
+        skip();
     room_start(room, NULL);
     answer = post(room, reading_body());
     assert_int_equal(answer.status, 200);

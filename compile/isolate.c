@@ -49,6 +49,8 @@ struct mw_isolate {
     int landlock_abi;
     unsigned requests_max;
     uint64_t memory_mark_bytes;
+    void (*on_work)(void *user, pid_t worker, bool begins);
+    void *user;
 
     atomic_uint_least64_t killed_by_limit, stopped, crashed, retries; /* relaxed: numbers */
 };
@@ -120,6 +122,8 @@ int mw_isolate_new(struct mw_isolate **out, const struct mw_isolate_options *opt
     isolate->generation = mw_process_generation();
     isolate->requests_max = options->requests_max;
     isolate->memory_mark_bytes = options->memory_mark_bytes;
+    isolate->on_work = options->on_work;
+    isolate->user = options->user;
     rc = guards_check(isolate, options->unguarded, why, why_bytes);
     if (rc == 0) {
         pool.program = program;
@@ -209,6 +213,14 @@ int mw_isolate_compile(struct mw_isolate *isolate, const struct mw_options *opti
         mw_compile_result_fini(result);
     usage->wall_ns = mw_clock_ns() - call.begin_ns;
     return rc;
+}
+
+const char *mw_isolate_guard_name(unsigned bit)
+{
+    static const char *const names[] = {"landlock", "seccomp", "limits", "pidfd"};
+
+    _Static_assert(MW_GUARDS_ALL == (1u << sizeof names / sizeof *names) - 1, "one name each");
+    return bit < sizeof names / sizeof *names ? names[bit] : NULL;
 }
 
 void mw_isolate_snapshot(struct mw_isolate *isolate, struct mw_isolate_stats *stats)
@@ -375,6 +387,12 @@ static bool is_over(const struct call *call)
     return mw_clock_ns() >= call->deadline_ns;
 }
 
+static void tell_work(const struct call *call, bool begins)
+{
+    if (call->isolate->on_work)
+        call->isolate->on_work(call->isolate->user, call->worker->pid, begins);
+}
+
 /* Returns as mw_isolate_compile, -ESRCH (the worker ended before it began), or -ENOLINK (it was
  * lost with its zygote). */
 static int attempt(struct call *call)
@@ -395,6 +413,7 @@ static int attempt(struct call *call)
         mw_worker_drop(isolate->pool, call->worker);
         return call->answer_file == -ENOMEM ? -ENOMEM : -EAGAIN;
     }
+    tell_work(call, true);
     rc = worker_hand_over(call);
     if (rc == 0) {
         ending = worker_await(call);
@@ -402,6 +421,7 @@ static int attempt(struct call *call)
     } else {
         ending = LOST;
     }
+    tell_work(call, false);
     close(call->answer_file);
     if (ending == ANSWERED && rc == 0 && call->worker->requests < isolate->requests_max &&
         (isolate->memory_mark_bytes == 0 ||

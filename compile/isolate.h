@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <millwright/emit.h>
 #include <millwright/limits.h>
@@ -46,10 +47,15 @@ struct mw_isolate_options {
                               tenant, until so many requests, a fault or memory_mark_bytes */
     uint64_t memory_mark_bytes; /* with requests_max: resident size at which it is replaced */
     bool unguarded;             /* go on where the kernel lacks a guard; else -ENOTSUP names it */
+    /* For those who account for workers (monitor.h), or NULL: called before `worker` gets a request
+     * and when it is through with it, before it is reaped unless it was killed. On the thread in
+     * compile. */
+    void (*on_work)(void *user, pid_t worker, bool begins);
+    void *user;
 };
 
 struct mw_isolate_stats {
-    unsigned guards; /* bits of sandbox.h: which are in force */
+    unsigned guards; /* bit i: the guard that mw_isolate_guard_name(i) names is in force */
     int landlock_abi;
     unsigned ready;
     unsigned running;
@@ -87,6 +93,9 @@ void mw_isolate_stop(struct mw_isolate_stop *stop);
 
 /* Release what it holds; nobody uses it any more. */
 void mw_isolate_stop_fini(struct mw_isolate_stop *stop);
+
+/* "landlock", "seccomp", "limits", "pidfd"; NULL past the last. Static text. */
+const char *mw_isolate_guard_name(unsigned bit);
 
 /* Runs on: any thread. Does not block. */
 void mw_isolate_snapshot(struct mw_isolate *isolate, struct mw_isolate_stats *stats);

@@ -95,7 +95,7 @@ struct mw_lane {
     struct slot *standby;     /* parked, but looks by itself now and then; NULL: none */
     uint64_t standby_ns;      /* how long until it looks again */
     uint64_t standby_taken;   /* jobs that had been taken when it last looked */
-    const struct slot *taker; /* took the newest job; compared, not followed */
+    const struct slot *taker; /* took the newest job, and its loop has not ended; compared only */
     struct lane_waiter *waiters;
     unsigned to_wake_count;
     _Atomic uint32_t *to_wake[LANE_CALLS_MAX]; /* futexes to wake when the lock is free */

@@ -59,7 +59,7 @@ static int loop_launch(struct slot *slot);
 static void loop_roll_back(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
 static bool loop_look_again(struct mw_lane *lane, struct slot *slot) MW_REQUIRES(lane->lock);
 static void inbox_watch(const struct mw_lane *lane);
-static bool loop_end(struct mw_lane *lane) MW_REQUIRES(lane->lock);
+static bool loop_end(struct mw_lane *lane, const struct slot *slot) MW_REQUIRES(lane->lock);
 static bool loop_is_spare(const struct mw_lane *lane, const struct slot *slot)
     MW_REQUIRES(lane->lock);
 static bool leaves_are_brief(const struct mw_lane *lane) MW_REQUIRES(lane->lock);
@@ -270,21 +270,27 @@ static void inbox_watch(const struct mw_lane *lane)
 }
 
 /* The loop found nothing: let it end, unless something was posted since. */
-static bool loop_end(struct mw_lane *lane)
+static bool loop_end(struct mw_lane *lane, const struct slot *slot)
 {
     lane->active--;
     inbox_settle(lane);
-    if (lane->queue.queued == 0)
+    if (lane->queue.queued == 0) {
+        if (lane->taker == slot)
+            lane->taker = NULL; /* it is not there any more for others to stand down before */
         return true;
+    }
     lane->active++;
     return false;
 }
 
-/* Whether the others do better without this loop: another has come, and has taken a job since this
- * one took its last, so it is not stuck in a leaf. */
+/* Whether the others do better without this loop: another has come, and one that is still there has
+ * taken a job since this one took its last. That it may sit in that leaf is what the standby is
+ * for.
+ */
 static bool loop_is_spare(const struct mw_lane *lane, const struct slot *slot)
 {
-    return lane->active > lane->coming + 1 && lane->taker != slot && leaves_are_brief(lane);
+    return lane->active > lane->coming + 1 && lane->taker != NULL && lane->taker != slot &&
+           leaves_are_brief(lane);
 }
 
 static bool leaves_are_brief(const struct mw_lane *lane)
@@ -550,7 +556,7 @@ static bool jobs_run(struct mw_lane *lane, struct slot *slot, unsigned count_max
             loop_stand_down(lane, slot);
             return false;
         }
-    } while (loop_look_again(lane, slot) || !loop_end(lane));
+    } while (loop_look_again(lane, slot) || !loop_end(lane, slot));
     return false;
 }
 

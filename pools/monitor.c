@@ -140,7 +140,9 @@ void mw_monitor_free(struct mw_monitor *monitor)
 
 int mw_monitor_watch(struct mw_monitor *monitor, pid_t process)
 {
-    return mw_usage_watch(&monitor->usage, process);
+    bool for_worker = mw_thread_kind_current() != MW_THREAD_LANE;
+
+    return mw_usage_watch(&monitor->usage, process, for_worker);
 }
 
 void mw_monitor_forget(struct mw_monitor *monitor, pid_t process)
@@ -153,6 +155,7 @@ void mw_monitor_snapshot(struct mw_monitor *monitor, struct mw_monitor_stats *st
     mw_mutex_lock(&monitor->lock);
     *stats = monitor->stats;
     mw_mutex_unlock(&monitor->lock);
+    stats->processes = mw_usage_count(&monitor->usage);
 }
 
 /* Returns -EINVAL when the environment says neither yes nor no. */

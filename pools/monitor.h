@@ -49,10 +49,11 @@ enum mw_monitor_event_kind {
 struct mw_monitor_event {
     enum mw_monitor_event_kind kind;
     unsigned min_before, min_after;
-    unsigned threads, busy, blocked, pending; /* of the pool */
-    uint64_t age_ns;                          /* of the probe item */
-    double cpu_used;                          /* of the effective CPUs, 0 to 1 */
-    int error;                                /* MW_MONITOR_FAILED: a negative errno */
+    unsigned threads, busy, pending; /* of the pool */
+    unsigned blocked;                /* those that said so, or that were seen asleep */
+    uint64_t age_ns;                 /* of the probe item */
+    double cpu_used;                 /* of the effective CPUs, 0 to 1 */
+    int error;                       /* MW_MONITOR_FAILED: a negative errno */
 };
 
 struct mw_monitor_options {
@@ -73,6 +74,7 @@ struct mw_monitor_stats {
     uint64_t raises;
     uint64_t failures;
     uint64_t age_max_ns; /* the longest wait of a probe item seen */
+    unsigned processes;  /* that it counts the CPU time of, beside its own */
 };
 
 /* Returns 0, -EINVAL (no pool; MILLWRIGHT_DISABLE_POOL_TUNING is neither), -ENOMEM, or -EAGAIN
@@ -82,7 +84,9 @@ int mw_monitor_new(struct mw_monitor **out, const struct mw_monitor_options *opt
 /* Stop, put the minimum back, release. NULL is fine. Blocks. */
 void mw_monitor_free(struct mw_monitor *monitor);
 
-/* Count the CPU time of a child process as the pool's own work, until mw_monitor_forget or its end.
+/* Count the CPU time of a child process as this one's, until mw_monitor_forget or its end. Call it
+ * on the thread that will wait for it: a worker that waits for a child which computes needs no
+ * other worker, and a lane's thread that does says nothing about the pool.
  * Forget one before it is reaped, and none of its time is lost. Returns 0, -ESRCH, -EINVAL (this
  * process: it counts anyway) or -ENOSPC (MW_MONITOR_PROCESSES_MAX). Runs on: any thread. */
 int mw_monitor_watch(struct mw_monitor *monitor, pid_t process);

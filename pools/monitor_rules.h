@@ -33,7 +33,7 @@ struct mw_monitor_sample {
     uint64_t now_ns;
     uint64_t age_ns;      /* how long the probe item has waited, or did */
     uint64_t cpu_ns;      /* used so far by the process and the children it names */
-    uint64_t children_ns; /* of that, by the children */
+    uint64_t children_ns; /* of that, by the children that work for workers */
     uint64_t throttled;   /* how often its cgroups were throttled so far */
     double cpus;          /* effective; a fraction */
     /* of the pool */

@@ -5,7 +5,6 @@
  * The lock is not held while the system is asked: a process is copied, looked at, and put back if
  * it is still listed. */
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,7 @@
 
 #define STAT_BYTES 1024 /* of /proc/PID/stat: numbers and a name of at most 15 bytes */
 
-static int process_open(pid_t pid, struct mw_usage_process *process);
+static int process_open(pid_t pid, bool for_worker, struct mw_usage_process *process);
 static bool process_look(const struct mw_usage_process *process, uint64_t *used_ns);
 static bool process_at(struct mw_usage *usage, unsigned index, struct mw_usage_process *process);
 static void account(struct mw_usage *usage, const struct mw_usage_process *process, bool alive,
@@ -31,6 +30,7 @@ int mw_usage_init(struct mw_usage *usage)
 {
     usage->count = 0;
     usage->children_ns = 0;
+    usage->for_workers_ns = 0;
     return mw_mutex_init(&usage->lock);
 }
 
@@ -39,10 +39,10 @@ void mw_usage_fini(struct mw_usage *usage)
     mw_mutex_fini(&usage->lock);
 }
 
-int mw_usage_watch(struct mw_usage *usage, pid_t pid)
+int mw_usage_watch(struct mw_usage *usage, pid_t pid, bool for_worker)
 {
     struct mw_usage_process process;
-    int error = process_open(pid, &process);
+    int error = process_open(pid, for_worker, &process);
 
     if (error != 0)
         return error;
@@ -70,7 +70,7 @@ void mw_usage_forget(struct mw_usage *usage, pid_t pid)
     account(usage, &process, false, 0);
 }
 
-uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *children_ns)
+uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *for_workers_ns)
 {
     struct mw_usage_process process;
     uint64_t sum_ns;
@@ -86,9 +86,9 @@ uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *children_ns)
     }
     mw_mutex_lock(&usage->lock);
     sum_ns = usage->children_ns;
+    if (for_workers_ns != NULL)
+        *for_workers_ns = usage->for_workers_ns;
     mw_mutex_unlock(&usage->lock);
-    if (children_ns != NULL)
-        *children_ns = sum_ns;
     return sum_ns + clock_used_ns(CLOCK_PROCESS_CPUTIME_ID, &known);
 }
 
@@ -102,11 +102,11 @@ unsigned mw_usage_count(struct mw_usage *usage)
     return count;
 }
 
-static int process_open(pid_t pid, struct mw_usage_process *process)
+static int process_open(pid_t pid, bool for_worker, struct mw_usage_process *process)
 {
     if (pid == getpid())
         return -EINVAL;
-    *process = (struct mw_usage_process){.pid = pid};
+    *process = (struct mw_usage_process){.pid = pid, .for_worker = for_worker};
     if (pid <= 0 || clock_getcpuclockid(pid, &process->clock) != 0)
         return -ESRCH;
     process->began = process_began(pid);
@@ -147,6 +147,8 @@ static void account(struct mw_usage *usage, const struct mw_usage_process *proce
             *listed = usage->processes[--usage->count];
         } else if (used_ns > listed->seen_ns) {
             usage->children_ns += used_ns - listed->seen_ns;
+            if (listed->for_worker)
+                usage->for_workers_ns += used_ns - listed->seen_ns;
             listed->seen_ns = used_ns;
         }
     }

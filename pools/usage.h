@@ -5,11 +5,14 @@
  * without harm. Who forgets a child before reaping it loses nothing of it; else what it used since
  * the last look is lost. A child's own children do not count.
  *
+ * Children that work for a pool's workers, who block meanwhile, are summed up apart as well.
+ *
  * Threads: watch and forget from any thread; read from one at a time.
  * Bounds:  MW_USAGE_PROCESSES_MAX processes. */
 #ifndef MW_POOLS_USAGE_H
 #define MW_POOLS_USAGE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
@@ -24,12 +27,14 @@ struct mw_usage_process {
     clockid_t clock;
     uint64_t began; /* when it started, as the kernel tells; tells it from a later one of its id */
     uint64_t seen_ns;
+    bool for_worker;
 };
 
 struct mw_usage {
     struct mw_mutex lock; /* guards all below */
     unsigned count;
     uint64_t children_ns;
+    uint64_t for_workers_ns; /* of that, by those that work for a worker */
     struct mw_usage_process processes[MW_USAGE_PROCESSES_MAX];
 };
 
@@ -39,14 +44,14 @@ void mw_usage_fini(struct mw_usage *usage);
 
 /* Returns 0 (also when it is watched already), -ESRCH (no such process), -EINVAL (this process
  * itself: it counts anyway) or -ENOSPC. */
-int mw_usage_watch(struct mw_usage *usage, pid_t pid);
+int mw_usage_watch(struct mw_usage *usage, pid_t pid, bool for_worker);
 
 /* Look at it a last time, and no more. One that is not watched is no error. */
 void mw_usage_forget(struct mw_usage *usage, pid_t pid);
 
-/* The sum, and what of it the children used (which may be NULL). What has ended is forgotten on the
- * way. */
-uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *children_ns);
+/* The sum, and what of it was used by the children that work for workers (which may be NULL). What
+ * has ended is forgotten on the way. */
+uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *for_workers_ns);
 
 /* How many processes are watched. */
 unsigned mw_usage_count(struct mw_usage *usage);

@@ -15,6 +15,9 @@ const struct mw_serve_settings mw_serve_defaults = {
     .connections_max = 1024,
     .timeout_max_ms = 120000,
     .grace_ms = 30000,
+    .cpu_max_ms = 60000,
+    .memory_max_bytes = UINT64_C(1) << 30,
+    .output_max_bytes = UINT64_C(64) << 20,
 };
 
 const struct mw_compile_settings mw_compile_defaults = {0};
@@ -61,6 +64,18 @@ static const struct mw_setting serve_table[] = {
      "longest timeout_ms that a request gets (120000)"},
     {"grace-ms", 0, MW_SETTING_NUMBER, AT(grace_ms), 0, 3600000, NULL, "MS",
      "time to finish requests after SIGTERM (30000)"},
+    {"isolation", 0, MW_SETTING_CHOICE, AT(isolation), 0, 0, "isolated|in-process", "WHERE",
+     "compile isolated (default): each in a sandboxed process of its own; or in-process"},
+    {"workers-ready", 0, MW_SETTING_NUMBER, AT(workers_ready), 1, 64, NULL, "N",
+     "isolated: processes kept ready (one for each compile at once)"},
+    {"cpu-max-ms", 0, MW_SETTING_NUMBER, AT(cpu_max_ms), 1, 3600000, NULL, "MS",
+     "isolated: CPU time of one compile at most (60000)"},
+    {"memory-max-bytes", 0, MW_SETTING_BYTES, AT(memory_max_bytes), 16 << 20, UINT64_C(1) << 40,
+     NULL, "BYTES", "isolated: memory of one compile at most (1G)"},
+    {"output-max-bytes", 0, MW_SETTING_BYTES, AT(output_max_bytes), 4096, 512 << 20, NULL, "BYTES",
+     "isolated: largest artifact (64M)"},
+    {"unguarded", 0, MW_SETTING_SWITCH, AT(unguarded), 0, 0, NULL, NULL,
+     "isolated: go on where the kernel lacks a guard of the sandbox"},
     {"lane", 0, MW_SETTING_LANE, AT(lanes), 0, 0, NULL, "NAME.KEY=VALUE",
      "an option of a lane, as files.cap=8; docs/lanes.md lists them"},
     {"emit-lane", 0, MW_SETTING_CHOICE, AT(emit_lane), 0, 0, "dedicated|pool", "RUNNER",
@@ -107,7 +122,7 @@ static const struct mw_command commands[] = {
     {"serve", "[OPTION...]", "run the compile service",
      "It answers on POST /v1/compile; docs/http.md describes every path. SIGTERM or SIGINT stops\n"
      "it: it takes no new connection, finishes what it has, and exits with 0. A second signal\n"
-     "ends it at once. Until compiles run isolated it listens on loopback or a unix socket only.\n",
+     "ends it at once. It listens on loopback or a unix socket only.\n",
      1},
     {"compile", "FILE... [OPTION...] [-- FLAG...]", "compile files here, without a server",
      "FLAGs go to the compiler; those that run programs or write files are refused "

@@ -36,7 +36,12 @@ struct mw_serve_settings {
     unsigned connections_max;
     unsigned timeout_max_ms;
     unsigned grace_ms;
-    unsigned emit_lane; /* 0: dedicated, 1: pool */
+    unsigned emit_lane;     /* 0: dedicated, 1: pool */
+    unsigned isolation;     /* 0: isolated, 1: in-process */
+    unsigned workers_ready; /* 0: one for each compile at once */
+    unsigned unguarded;
+    unsigned cpu_max_ms;
+    uint64_t memory_max_bytes, output_max_bytes;
     struct mw_lane_settings lanes;
     unsigned help;
 };

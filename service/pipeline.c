@@ -67,6 +67,8 @@ struct mw_flight {
     int store_error;
     enum mw_thread_kind ran_on;
     uint64_t queued_ns, started_ns, ended_ns; /* of the CPU leaf */
+    struct mw_leaf leaf;                      /* lent to its step while `in_leaf` */
+    bool in_leaf;
 };
 
 struct mw_pipeline {
@@ -103,6 +105,8 @@ static struct mw_flight *flight_find(struct mw_pipeline *pipeline, const struct 
 static void flight_hide(struct mw_flight *flight);
 static void flight_land(struct mw_flight *flight);
 static void flight_fail(struct mw_flight *flight, const struct mw_problem *problem);
+static void flight_fail_with(struct mw_flight *flight, const struct mw_problem *problem,
+                             json_t *extra);
 static void flight_free_if_empty(struct mw_flight *flight);
 static struct mw_flight **bucket_of(struct mw_pipeline *pipeline, const struct mw_key *key);
 static bool key_moved(const struct mw_flight *flight);
@@ -202,8 +206,8 @@ static int work_prefix(struct mw_step *step)
         return error;
     if (submission->run.timeout_ms > ticket->pipeline->parts.timeout_ms_max)
         submission->run.timeout_ms = ticket->pipeline->parts.timeout_ms_max;
-    error = mw_key_compute(&submission->key, ticket->pipeline->parts.toolchain, submission->options,
-                           &submission->request);
+    error = mw_key_compute(&submission->key, ticket->pipeline->parts.place.toolchain,
+                           submission->options, &submission->request);
     if (error) {
         mw_problem_set(&ticket->problem, MW_PROBLEM_INTERNAL, NULL,
                        "the toolchain's headers could not be read: %s", mw_strerror(error));
@@ -290,6 +294,7 @@ static void after_lookup(struct mw_step *step, int status)
     }
     int error = mw_step_start(&flight->step, pipeline->parts.adapter, pipeline->parts.cpu,
                               work_leaf, after_leaf);
+    flight->in_leaf = error == 0;
     if (error) {
         struct mw_problem problem;
         lane_refused(&problem, pipeline->parts.cpu, "compile-cpu", error);
@@ -302,8 +307,8 @@ static int work_leaf(struct mw_step *step)
 {
     struct mw_flight *flight = FLIGHT_OF(step);
     (void)mw_audit_expect(MW_THREAD_LANE); /* counted, never a reason to fail a compile */
-    return mw_compile(flight->pipeline->parts.toolchain, flight->submission->options,
-                      &flight->submission->request, &flight->result);
+    return mw_leaf_run(&flight->leaf, &flight->pipeline->parts.place, flight->submission->options,
+                       &flight->submission->request, &flight->result);
 }
 
 static void after_leaf(struct mw_step *step, int status)
@@ -315,18 +320,11 @@ static void after_leaf(struct mw_step *step, int status)
     flight->started_ns = step->req.job.started_ns;
     flight->ended_ns = step->req.job.ended_ns;
     struct mw_problem problem;
-    if (status == -E2BIG) {
-        mw_problem_set(&problem, MW_PROBLEM_TOO_LARGE, "artifact",
-                       "artifact: it would be larger than %llu bytes; split the source",
-                       (unsigned long long)MW_ARTIFACT_BYTES_MAX);
-        flight_fail(flight, &problem);
-        return;
-    }
+    flight->in_leaf = false;
     if (status) {
-        /* -ECANCELED: the last ticket left while this was queued, so nobody reads the problem. */
-        mw_problem_set(&problem, MW_PROBLEM_INTERNAL, NULL, "the compiler broke down: %s",
-                       mw_strerror(status));
-        flight_fail(flight, &problem);
+        json_t *extra = mw_leaf_explain(&flight->leaf, status, &problem);
+        flight_fail_with(flight, &problem, extra);
+        json_decref(extra);
         return;
     }
     flight->ok = flight->result.ok;
@@ -399,7 +397,7 @@ static bool key_moved(const struct mw_flight *flight)
 {
     const struct mw_submission *submission = flight->submission;
     struct mw_key now;
-    return mw_key_compute(&now, flight->pipeline->parts.toolchain, submission->options,
+    return mw_key_compute(&now, flight->pipeline->parts.place.toolchain, submission->options,
                           &submission->request) != 0 ||
            strcmp(now.text, submission->key.text) != 0;
 }
@@ -604,11 +602,17 @@ static void flight_land(struct mw_flight *flight)
 
 static void flight_fail(struct mw_flight *flight, const struct mw_problem *problem)
 {
+    flight_fail_with(flight, problem, NULL);
+}
+
+static void flight_fail_with(struct mw_flight *flight, const struct mw_problem *problem,
+                             json_t *extra)
+{
     flight_hide(flight);
     while (flight->tickets) {
         struct mw_ticket *ticket = flight->tickets;
         ticket_leave(ticket);
-        ticket_answer_problem(ticket, problem, NULL);
+        ticket_answer_problem(ticket, problem, extra);
     }
     flight_free_if_empty(flight);
 }
@@ -619,14 +623,19 @@ static void flight_free_if_empty(struct mw_flight *flight)
     if (flight->aboard > 0)
         return;
     if (flight->step.out) {
-        /* What was taken back yields no result, so nobody may board any more. What runs does, and
-         * what has been compiled is kept. */
-        if (flight->ended_ns == 0 && mw_step_cancel(&flight->step))
+        /* What was taken back or is ended yields no result, so nobody may board any more. What runs
+         * in this process does, and what has been compiled is kept. */
+        if (flight->ended_ns == 0 && mw_step_cancel(&flight->step)) {
             flight_hide(flight);
+        } else if (flight->in_leaf && flight->pipeline->parts.place.isolate) {
+            flight_hide(flight);
+            mw_leaf_stop(&flight->leaf, &flight->pipeline->parts.place);
+        }
         return;
     }
     flight_hide(flight);
     flight->pipeline->stats.flights--;
+    mw_leaf_fini(&flight->leaf);
     mw_compile_result_fini(&flight->result);
     mw_store_entry_fini(&flight->entry);
     mw_submission_free(flight->submission);
@@ -710,6 +719,9 @@ static json_t *answer_json(const struct mw_ticket *ticket, const struct mw_fligh
                   json_object_get(meta, "dropped"), "artifact", artifact_json(ticket, flight),
                   "thread", flight->cached ? NULL : mw_thread_kind_name(flight->ran_on), "timings",
                   timings_json(ticket, flight));
+    if (!flight->cached)
+        json_object_set_new(answer, "usage",
+                            mw_leaf_usage_json(&flight->leaf, &flight->pipeline->parts.place));
     json_decref(meta);
     return answer;
 }

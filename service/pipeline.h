@@ -9,7 +9,8 @@
  * Theory: a *ticket* is one client's request; a *flight* is the work for one content key. Tickets
  * board a flight and hold a reference to it. A ticket that leaves (its time is up, its client hung
  * up) drops its reference; when the last one leaves, what the flight still has queued is
- * cancelled. What already runs finishes and is kept, because somebody may ask again.
+ * cancelled. What already runs in this process finishes and is kept, because somebody may ask
+ * again; an isolated leaf is ended, for it holds a place that others wait for.
  *
  * Invariants:
  *  1. A flight is found by its key from its birth until its result is complete, never after.
@@ -33,6 +34,7 @@
 #include <millwright/store.h>
 #include <millwright/toolchain.h>
 
+#include "leaf.h"
 #include "problem.h"
 
 struct mw_pipeline;
@@ -43,7 +45,7 @@ struct mw_ticket;
 struct mw_pipeline_parts {
     uv_loop_t *loop;
     struct mw_lane_uv *adapter; /* brings steps back to the loop */
-    struct mw_toolchain *toolchain;
+    struct mw_leaf_place place; /* where leaves run; its toolchain is the one for all */
     struct mw_store *store;
     struct mw_shared_pool *shared; /* for what time-out answers tell of it */
     struct mw_lane *files;         /* IO pool: parsing, keys, answers */

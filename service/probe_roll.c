@@ -140,7 +140,7 @@ static int open_pipelines(struct roll *roll)
     struct mw_pipeline_parts parts = {
         .loop = &roll->stage.loop,
         .adapter = &roll->adapter,
-        .toolchain = roll->former,
+        .place = {.toolchain = roll->former},
         .store = roll->store,
         .shared = &roll->shared,
         .files = roll->files,
@@ -150,7 +150,7 @@ static int open_pipelines(struct roll *roll)
     if (!error)
         error = mw_pipeline_new(&roll->pipelines[PHASE_FILL], &parts);
     roll->pipelines[PHASE_AGAIN] = roll->pipelines[PHASE_FILL];
-    parts.toolchain = roll->current;
+    parts.place.toolchain = roll->current;
     if (!error)
         error = mw_pipeline_new(&roll->pipelines[PHASE_STALE], &parts);
     return error;

@@ -61,6 +61,8 @@ static const struct number monitor_numbers[] = {
         "Looks that found the pool starved"),
     U64(mw_monitor_stats, raises, "pool_monitor_raises_total", "counter", "Raises of the minimum"),
     U64(mw_monitor_stats, failures, "pool_monitor_failures_total", "counter", "Looks that failed"),
+    UNSIGNED(mw_monitor_stats, processes, "pool_monitor_processes", "gauge",
+             "Processes whose CPU time the monitor counts beside the service's own"),
     NS(mw_monitor_stats, age_max, "pool_monitor_age_max_seconds",
        "Longest wait for a worker that the monitor saw"),
 };
@@ -125,6 +127,24 @@ static const struct number lane_numbers[] = {
     NS(mw_lane_stats, run_p50, NULL, NULL),
     NS(mw_lane_stats, run_p99, NULL, NULL),
     NS(mw_lane_stats, run_max, NULL, NULL),
+};
+
+static const struct number isolate_numbers[] = {
+    UNSIGNED(mw_isolate_stats, ready, "workers_ready", "gauge", "Worker processes that wait"),
+    UNSIGNED(mw_isolate_stats, running, "workers_running", "gauge", "Those that compile"),
+    U64(mw_isolate_stats, started, "workers_started_total", "counter", "Worker processes started"),
+    U64(mw_isolate_stats, killed_by_limit, "workers_killed_by_limit_total", "counter",
+        "Those killed because a limit was hit"),
+    U64(mw_isolate_stats, stopped, "workers_stopped_total", "counter",
+        "Those killed because nobody wanted the result any more"),
+    U64(mw_isolate_stats, crashed, "workers_crashed_total", "counter",
+        "Those that the source made crash"),
+    U64(mw_isolate_stats, zygote_restarts, "zygote_restarts_total", "counter",
+        "Times that the process which forks them had to be started again"),
+    U64(mw_isolate_stats, retries, "workers_retries_total", "counter",
+        "Compiles that were tried again because their worker was lost"),
+    U64(mw_isolate_stats, zygote_rss_bytes, "zygote_resident_bytes", "gauge",
+        "Memory of the process which forks them"),
 };
 
 static const struct number audit_numbers[] = {
@@ -287,8 +307,27 @@ json_t *mw_report_audit(const struct mw_registry *registry)
     return object;
 }
 
+json_t *mw_report_isolation(struct mw_isolate *isolate)
+{
+    struct mw_isolate_stats stats;
+    if (!isolate)
+        return json_pack("{s:s}", "isolation", "in-process");
+    mw_isolate_snapshot(isolate, &stats);
+    json_t *object = numbers_json(isolate_numbers, COUNT(isolate_numbers), &stats);
+    json_t *guards = json_array();
+    if (!object)
+        return NULL;
+    for (unsigned bit = 0; mw_isolate_guard_name(bit); bit++)
+        if (stats.guards >> bit & 1)
+            json_array_append_new(guards, json_string(mw_isolate_guard_name(bit)));
+    json_object_set_new(object, "isolation", json_string("isolated"));
+    json_object_set_new(object, "guards", guards);
+    json_object_set_new(object, "landlock_abi", json_integer(stats.landlock_abi));
+    return object;
+}
+
 char *mw_report_metrics(struct mw_shared_pool *shared, const struct mw_registry *registry,
-                        const struct mw_pipeline_stats *pipeline,
+                        struct mw_isolate *isolate, const struct mw_pipeline_stats *pipeline,
                         const struct mw_store_stats *store)
 {
     struct mw_lane *lanes[MW_REGISTRY_LANES_MAX];
@@ -308,6 +347,11 @@ char *mw_report_metrics(struct mw_shared_pool *shared, const struct mw_registry 
     write_numbers(out, pipeline_numbers, COUNT(pipeline_numbers), pipeline);
     write_numbers(out, store_numbers, COUNT(store_numbers), store);
     write_audit(out, registry);
+    if (isolate) {
+        struct mw_isolate_stats stats;
+        mw_isolate_snapshot(isolate, &stats);
+        write_numbers(out, isolate_numbers, COUNT(isolate_numbers), &stats);
+    }
     bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {
         free(text);

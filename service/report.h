@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 
+#include <millwright/isolate.h>
 #include <millwright/lane.h>
 #include <millwright/monitor.h>
 #include <millwright/pool.h>
@@ -32,9 +33,12 @@ json_t *mw_report_lanes(struct mw_lane *const *lanes, size_t count);
 /* What the leak audit counts and finds. */
 json_t *mw_report_audit(const struct mw_registry *registry);
 
-/* The text of GET /metrics. */
+/* Where compiles run, and how the worker processes fare; `isolate` NULL: in this process. */
+json_t *mw_report_isolation(struct mw_isolate *isolate);
+
+/* The text of GET /metrics. `isolate` may be NULL. */
 char *mw_report_metrics(struct mw_shared_pool *shared, const struct mw_registry *registry,
-                        const struct mw_pipeline_stats *pipeline,
+                        struct mw_isolate *isolate, const struct mw_pipeline_stats *pipeline,
                         const struct mw_store_stats *store);
 
 #endif

@@ -20,6 +20,7 @@ static void patch_pool(void *user, struct mw_http_request *request, const char *
 static int parse_min(const char *body, size_t bytes, unsigned max, unsigned *min_threads,
                      struct mw_problem *problem);
 static void get_audit(void *user, struct mw_http_request *request, const char *tail);
+static void get_isolation(void *user, struct mw_http_request *request, const char *tail);
 static void get_health(void *user, struct mw_http_request *request, const char *tail);
 static void get_metrics(void *user, struct mw_http_request *request, const char *tail);
 
@@ -29,6 +30,7 @@ const struct mw_route mw_service_routes[] = {
     {"HEAD", "/v1/lanes", get_lanes},          {"GET", "/v1/pools", get_pools},
     {"PATCH", "/v1/pools/shared", patch_pool}, {"HEAD", "/v1/pools", get_pools},
     {"GET", "/v1/audit", get_audit},           {"HEAD", "/v1/audit", get_audit},
+    {"GET", "/v1/isolation", get_isolation},   {"HEAD", "/v1/isolation", get_isolation},
     {"GET", "/healthz", get_health},           {"HEAD", "/healthz", get_health},
     {"GET", "/metrics", get_metrics},          {"HEAD", "/metrics", get_metrics},
 };
@@ -300,6 +302,13 @@ static void get_audit(void *user, struct mw_http_request *request, const char *t
     reply_json(request, mw_report_audit(service->registry));
 }
 
+static void get_isolation(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    (void)tail;
+    reply_json(request, mw_report_isolation(service->isolate));
+}
+
 static void get_health(void *user, struct mw_http_request *request, const char *tail)
 {
     struct mw_service *service = user;
@@ -313,7 +322,7 @@ static void get_metrics(void *user, struct mw_http_request *request, const char 
     struct mw_service *service = user;
     (void)tail;
     reply_text(request,
-               mw_report_metrics(&service->shared, service->registry,
+               mw_report_metrics(&service->shared, service->registry, service->isolate,
                                  mw_pipeline_stats(service->pipeline), &service->store_stats),
                "text/plain; version=0.0.4; charset=utf-8");
 }

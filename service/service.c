@@ -20,6 +20,7 @@ static int default_data_dir(char *directory, size_t bytes);
 static int open_pools(struct mw_service *service, char *why, size_t why_bytes);
 static int open_lanes(struct mw_service *service, char *why, size_t why_bytes);
 static int open_store(struct mw_service *service, char *why, size_t why_bytes);
+static int open_isolation(struct mw_service *service, char *why, size_t why_bytes);
 static int open_front(struct mw_service *service, char *why, size_t why_bytes);
 static void start_housekeeping(struct mw_service *service);
 static int work_warm(struct mw_step *step);
@@ -45,6 +46,8 @@ int mw_service_new(struct mw_service **out, uv_loop_t *loop,
     int error = open_pools(service, why, why_bytes);
     if (!error)
         error = open_store(service, why, why_bytes);
+    if (!error)
+        error = open_isolation(service, why, why_bytes);
     if (!error) /* not earlier: loading the compiler is no lateness of the loop's */
         error = mw_shared_pool_watch(&service->shared, settings, service->registry, loop, why,
                                      why_bytes);
@@ -87,13 +90,14 @@ void mw_service_free(struct mw_service *service)
 {
     if (!service)
         return;
-    /* The IO pools run on the shared pool, so they go before it; the store goes last, since a
-     * leaf of theirs may be using it until they are gone. */
-    mw_shared_pool_unwatch(&service->shared);
+    /* The IO pools run on the shared pool, so they go before it, and leaves tell its monitor of
+     * their processes; the store goes last, since a leaf may be using it until they are gone. */
     mw_registry_free(service->registry, true);
+    mw_shared_pool_unwatch(&service->shared);
     mw_shared_pool_close(&service->shared);
     mw_pipeline_free(service->pipeline);
     mw_store_close(service->store);
+    mw_isolate_free(service->isolate);
     mw_toolchain_free(service->toolchain);
     free(service);
 }
@@ -159,22 +163,50 @@ static int open_store(struct mw_service *service, char *why, size_t why_bytes)
     return error;
 }
 
+/* The zygote is another program, so it does not matter which threads exist by now. */
+static int open_isolation(struct mw_service *service, char *why, size_t why_bytes)
+{
+    const struct mw_serve_settings *settings = &service->settings;
+    struct mw_lane_stats lane;
+    if (settings->isolation == 1) /* in-process */
+        return 0;
+    mw_lane_snapshot(service->lanes[MW_LANE_COMPILE_CPU], &lane);
+    unsigned ready = lane.cap < MW_ISOLATE_READY_MAX ? lane.cap : MW_ISOLATE_READY_MAX;
+    return mw_isolate_new(&service->isolate,
+                          &(struct mw_isolate_options){
+                              .toolchain = service->toolchain,
+                              .ready = settings->workers_ready ? settings->workers_ready : ready,
+                              .unguarded = settings->unguarded,
+                              .on_work = mw_shared_pool_on_work,
+                              .user = &service->shared,
+                          },
+                          why, why_bytes);
+}
+
 static int open_front(struct mw_service *service, char *why, size_t why_bytes)
 {
     const struct mw_serve_settings *settings = &service->settings;
+    const struct mw_leaf_place place = {
+        .toolchain = service->toolchain,
+        .isolate = service->isolate,
+        .limits = {.wall_ns = settings->timeout_max_ms * MW_NS_PER_MS,
+                   .cpu_ns = settings->cpu_max_ms * MW_NS_PER_MS,
+                   .memory_bytes = settings->memory_max_bytes,
+                   .output_bytes = settings->output_max_bytes},
+    };
     int error = mw_lane_uv_init(&service->adapter, service->loop);
     service->adapter_open = error == 0;
     if (!error)
         error = mw_pipeline_new(&service->pipeline, &(struct mw_pipeline_parts){
                                                         .loop = service->loop,
                                                         .adapter = &service->adapter,
-                                                        .toolchain = service->toolchain,
                                                         .store = service->store,
                                                         .shared = &service->shared,
                                                         .files = service->lanes[MW_LANE_FILES],
                                                         .store_io = service->lanes[MW_LANE_STORE],
                                                         .cpu = service->lanes[MW_LANE_COMPILE_CPU],
                                                         .timeout_ms_max = settings->timeout_max_ms,
+                                                        .place = place,
                                                     });
     if (error) {
         snprintf(why, why_bytes, "cannot set up the pipeline: %s", mw_strerror(error));
@@ -281,11 +313,12 @@ static void write_banner(struct mw_service *service)
     mw_pool_snapshot(service->shared.pool, &pool);
     snprintf(service->banner, sizeof service->banner,
              "millwright %s listening on %s: %s lane of %u on %u CPUs, shared pool of %u to %u, "
-             "clang %s, store %s (at most %.1f GiB)",
+             "clang %s %s, store %s (at most %.1f GiB)",
              MW_VERSION, service->listener.url,
              lane.runner == MW_LANE_DEDICATED ? "CPU" : "pool-run", lane.cap, mw_cpus_effective(),
              pool.min_threads, pool.max_threads, mw_toolchain_version(service->toolchain),
-             service->settings.data, (double)service->settings.store_max_bytes / (1u << 30));
+             service->isolate ? "isolated" : "in process", service->settings.data,
+             (double)service->settings.store_max_bytes / (1u << 30));
 }
 
 static void on_drain(uv_timer_t *timer)

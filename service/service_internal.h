@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include <millwright/isolate.h>
 #include <millwright/lane_uv.h>
 #include <millwright/mutex.h>
 #include <millwright/pool.h>
@@ -27,6 +28,7 @@ struct mw_service {
     struct mw_registry *registry;
     struct mw_lane *lanes[MW_SERVICE_LANES]; /* those of the registry */
     struct mw_toolchain *toolchain;
+    struct mw_isolate *isolate; /* NULL: compiles run in this process */
     struct mw_store *store;
     struct mw_lane_uv adapter; /* brings steps back to the loop */
     bool adapter_open;

@@ -76,6 +76,15 @@ void mw_shared_pool_unwatch(struct mw_shared_pool *shared)
     shared->monitor = NULL;
 }
 
+void mw_shared_pool_on_work(void *shared, pid_t process, bool begins)
+{
+    struct mw_monitor *monitor = ((struct mw_shared_pool *)shared)->monitor;
+    if (begins)
+        (void)mw_monitor_watch(monitor, process); /* fails when it has died meanwhile */
+    else
+        mw_monitor_forget(monitor, process);
+}
+
 void mw_shared_pool_close(struct mw_shared_pool *shared)
 {
     mw_pool_free(shared->pool);
@@ -188,8 +197,8 @@ static void log_monitor(const struct mw_monitor_event *event)
     switch (event->kind) {
     case MW_MONITOR_RAISED:
         mw_log("pool minimum %u -> %u (monitor): an item waited %.0f ms for one of %u workers, of "
-               "which %u were busy and %u said that they block; %u items waited, and %.0f %% of "
-               "the CPUs was used",
+               "which %u were busy and %u blocked; %u items waited, and %.0f %% of the CPUs was "
+               "used",
                event->min_before, event->min_after, (double)event->age_ns / (double)MW_NS_PER_MS,
                event->threads, event->busy, event->blocked, event->pending,
                event->cpu_used * 100.0);
@@ -277,7 +286,7 @@ bool mw_shared_pool_explain(struct mw_shared_pool *shared, struct mw_lane *const
                         pool.busy, pool.blocked);
     if (used < 0 || (size_t)used >= text_bytes)
         return true;
-    if (monitor.raises)
+    if (monitor.min_raised) /* and nobody has set it since */
         snprintf(text + used, text_bytes - (size_t)used,
                  "the monitor has raised the pool's minimum from %u to %u", monitor.min_user,
                  monitor.min_raised);

@@ -66,6 +66,10 @@ void mw_shared_pool_unwatch_loop(struct mw_shared_pool *shared);
 /* Stop the monitor, which puts the minimum back, and the probes. Blocks. */
 void mw_shared_pool_unwatch(struct mw_shared_pool *shared);
 
+/* A process works for the calling thread, or does no longer: the monitor counts its CPU time. From
+ * watch to unwatch, on any thread; `shared` is a struct mw_shared_pool. */
+void mw_shared_pool_on_work(void *shared, pid_t process, bool begins);
+
 /* Nobody may use the pool any more. Blocks. */
 void mw_shared_pool_close(struct mw_shared_pool *shared);
 

@@ -152,6 +152,8 @@ static int show(const struct bench *bench, const struct table_result *results, s
     if (out == NULL)
         return -errno;
     report_text(out, bench, results, count);
+    if (quick != NULL)
+        fputs("\nThis was --quick: a small load, for which the goals are not meant.\n", out);
     if (fclose(out) != 0)
         error = -ENOMEM;
     if (error == 0 && bench->json)

@@ -228,6 +228,52 @@ static void killed_worker_is_answered(void **state)
     world_check_compiles(*state, &world_c);
 }
 
+/* What on_work told. */
+struct told {
+    unsigned begun, ended;
+    pid_t pid;
+    bool alive; /* it was there when it ended */
+};
+
+static void on_work(void *user, pid_t worker, bool begins)
+{
+    struct told *told = user;
+
+    if (begins) {
+        assert_int_equal(told->begun++, told->ended);
+        told->pid = worker;
+    } else {
+        assert_int_equal(++told->ended, told->begun);
+        assert_int_equal(worker, told->pid);
+    }
+    told->alive = kill(worker, 0) == 0;
+}
+
+/* Breaks when whoever accounts for workers does not hear of each, of its begin and its end, or too
+ * late to ask what it used. */
+static void work_is_told_to_who_accounts_for_it(void **state)
+{
+    struct world *first = *state, world = {.toolchain = first->toolchain};
+    struct mw_isolate_options options = world_options(&world);
+    struct world_run run = {.world = &world, .trial = &world_endless};
+    struct told told = {0};
+    char why[256];
+
+    options.on_work = on_work;
+    options.user = &told;
+    assert_int_equal(mw_isolate_new(&world.isolate, &options, why, sizeof(why)), 0);
+    world_check_compiles(&world, &world_c);
+    assert_int_equal(told.begun, 1);
+    assert_int_equal(told.ended, 1);
+    assert_true(told.alive);
+    run.limits.cpu_ns = 20 * WORLD_MS;
+    world_compile(&run);
+    assert_int_equal(run.rc, -EDQUOT);
+    assert_int_equal(told.ended, 2);
+    world_run_fini(&run);
+    mw_isolate_free(world.isolate);
+}
+
 /* Breaks when workers that die while they wait take a request along. */
 static void killed_waiting_workers_are_replaced(void **state)
 {
@@ -563,6 +609,7 @@ int main(void)
         cmocka_unit_test(stop_ends_a_compile_at_any_time),
         cmocka_unit_test(worker_has_name_and_nice_of_its_thread),
         cmocka_unit_test(killed_worker_is_answered),
+        cmocka_unit_test(work_is_told_to_who_accounts_for_it),
         cmocka_unit_test(killed_waiting_workers_are_replaced),
         cmocka_unit_test(killed_zygote_is_replaced_and_the_request_tried_again),
         cmocka_unit_test(threads_compile_at_once),

@@ -12,13 +12,13 @@
  * that lies is woken, any one of them. Which job is next is left open: any that is queued.
  *
  * How brief leaves are is left open, too: `level` moves as any leaves could move it. A thread that
- * stands by may look at any time. A look that would change nothing is left out, so that a lane that
- * is stuck with somebody standing by is an end of the search and not a circle in it.
+ * stands by may look at any time. Of two looks between which nothing is taken, the second ends the
+ * mode, so there is no circle. A thread's slot goes on to a later one; which one gets that of the
+ * thread that took the newest job is left open.
  *
  * Sizes:    CAP, JOBS (3 or 4; two submitters share them), PLACES (queue_max),
  *           CALLS (LANE_CALLS_MAX)
  * Variants: POOL            loops run on the shared pool, and yield after any job
- *           SPIN            a loop that finds nothing watches the inbox for a while first
  *           NO_LINGER       a parked thread's time is never up: nothing heals a lost wake-up
  *           STARTS_FAIL     a thread (or a place in the pool's queue) may not be had
  *           CANCEL          somebody cancels job 1; the lane is freed with cancel_queued
@@ -26,7 +26,7 @@
  *           TOGETHER=n      the first n jobs run until all of them have started, or will not: free
  *                           capacity must be used
  *           LEVEL=l         how leaves were before these: LONG, MIXED or BRIEF
- *           STEADY          they stay so, but for what a standby has seen
+ *           STEADY          they stay so, but for what a standby has seen; on the pool always
  *           WARM=n          n threads are parked already
  *           LATE            the lane is freed only when all is quiet
  * Mutants, to be found wrong:
@@ -45,12 +45,15 @@
  *           LAUNCH_ONCE     who has started a thread does not look whether more are wanted
  *           OPEN_ALONE      the inbox is open while a thread stands by and none is active
  *           STANDBY_BLIND   who stands by never looks
- *           STANDBY_NARROW  who stands by looks into the queue, and not into the inbox
+ *           STANDBY_NARROW  who stands by takes over for the queue, not for what is in the inbox
+ *           STANDBY_GONE    who stands by ends the mode, and never takes over
+ *           STANDBY_OPEN    who stands by ends the mode, and leaves the inbox open
  *           STANDBY_NONE    a spare loop parks, and nobody stands by
+ *           STANDBY_CALLED  who stands by still does so when it has taken a call
  *           STANDBY_KEPT    when leaves are brief no longer, the standby is not called off
  *           STANDBY_SHUT    the same, and it is called off with the inbox left open
  *           STANDBY_BRIEF   who takes over does not end the time of brief leaves
- *           ALONE_SPARE     the only loop is spare as well
+ *           ALONE_SPARE     a loop is spare when another slot took the newest job, also alone
  *           NOT_BACK        who is dismissed goes though jobs wait
  *           ANNOUNCED_LATE  a thread announces itself after it has freed the lock
  *           NOT_DISMISSED   the lane's end does not wake who is parked
@@ -98,6 +101,12 @@
 #ifndef LEVEL
 #define LEVEL LONG
 #endif
+#ifdef POOL /* which never asks */
+#define STEADY
+#endif
+#if defined(STEADY) && LEVEL != BRIEF
+#define NEVER_BRIEF
+#endif
 
 /* where a job is */
 #define IDLE    0
@@ -123,7 +132,8 @@ byte ended = NO_THREAD;
 byte calls;
 byte level = LEVEL;
 byte standby = NO_THREAD;
-bool fresh; /* a job was taken since the standby has looked */
+bool fresh; /* a job was taken to be run since the standby has looked */
+byte taker = NO_THREAD; /* took the newest job; NO_THREAD: nobody, or one that has left since */
 bool launching;
 bool spinning;
 bool closing;
@@ -138,6 +148,7 @@ bool moved[STARTS]; /* or woken */
 /* for the checks only */
 byte starts;
 bool alive[STARTS];
+bool within[STARTS];
 byte users = 2; /* calls into the lane by others than its loops; and submits by done() */
 byte running;
 byte accepted[JOBS_MAX];
@@ -172,14 +183,9 @@ bool freed;
                       (own > 0 && level == LONG && (parked == 0 || calls < CALLS))))))
 #define ARE_BRIEF (DEDICATED && level == BRIEF && !closing)
 #ifdef ALONE_SPARE
-#define SPARE ARE_BRIEF
+#define SPARE (ARE_BRIEF && taker != me)
 #else
-#define SPARE (ARE_BRIEF && loops > coming + 1)
-#endif
-#ifdef STANDBY_NARROW
-#define JOBS_WAIT (queued > 0)
-#else
-#define JOBS_WAIT (queued > 0 || POSTED_ANY)
+#define SPARE (ARE_BRIEF && loops > coming + 1 && taker != me && taker != NO_THREAD)
 #endif
 
 inline check()
@@ -213,22 +219,17 @@ inline enqueue(j)
 
 inline posted_queue()
 {
-    if
-    :: stage[0] == POSTED -> enqueue(0)
-    :: else
-    fi;
-    if
-    :: stage[1] == POSTED -> enqueue(1)
-    :: else
-    fi;
-    if
-    :: stage[2] == POSTED -> enqueue(2)
-    :: else
-    fi;
-    if
-    :: stage[3] == POSTED -> enqueue(3)
-    :: else
-    fi
+    i = 0;
+    do
+    :: i < JOBS ->
+        if
+        :: stage[i] == POSTED -> enqueue(i)
+        :: else
+        fi;
+        i++
+    :: else -> break
+    od;
+    i = 0
 }
 
 inline take_in()
@@ -431,8 +432,14 @@ inline submit_locked(j)
     }
 }
 
+#ifdef NEVER_BRIEF
+#define NOTE_TAKER skip
+#else
+#define NOTE_TAKER taker = me
+#endif
 #define TAKE(j)                                                                                    \
-    stage[j] == QUEUED -> stage[j] = RUNNING; queued--; places--; busy++; job = j; fresh = STANDS_BY
+    stage[j] == QUEUED -> stage[j] = RUNNING; queued--; places--; busy++; job = j; NOTE_TAKER;     \
+        fresh = STANDS_BY
 
 /* A leaf has ended, and tells how brief leaves are of late. */
 inline count_briefness()
@@ -441,7 +448,7 @@ inline count_briefness()
     :: true
 #ifndef STEADY
     :: level == LONG -> level = MIXED
-    :: level == MIXED && DEDICATED -> level = BRIEF
+    :: level == MIXED -> level = BRIEF
     :: level == MIXED -> level = LONG
     :: level == BRIEF ->
         level = MIXED;
@@ -470,7 +477,15 @@ proctype loop(byte me)
     byte job, i;
     bool failed, spun, watches, takes_over;
 
-    atomic { LOCK }
+    atomic {
+        LOCK;
+#ifndef NEVER_BRIEF
+        if
+        :: false
+        :: true
+        fi
+#endif
+    }
 #if WARM > 0
     if
     :: me < WARM -> goto park
@@ -479,7 +494,7 @@ proctype loop(byte me)
 #endif
 arrive:
     atomic {
-        coming--;
+        within[me] = true; coming--;
 #ifndef SHUT_LATE
         settle();
 #endif
@@ -535,7 +550,7 @@ next_job:
         :: TAKE(1)
         :: TAKE(2)
         :: TAKE(3)
-#ifdef SPIN
+#ifndef POOL
         :: queued == 0 && !spinning && !closing -> goto spin
         :: queued == 0 && (spinning || closing) -> goto end_loop
 #else
@@ -585,11 +600,11 @@ next_job:
     }
     goto next_job;
 
-#ifdef SPIN
+#ifndef POOL
 spin:
     spun = true;
     spinning = true;
-    coming++;
+    atomic { coming++; within[me] = false }
     atomic {
         settle();
         unlock()
@@ -600,6 +615,7 @@ spin:
 
 stand_down:
     atomic {
+        within[me] = false; assert(taker == NO_THREAD || within[taker] || coming > 0 || queued == 0);
         assert(!takes_over); /* or it would go round for ever */
         loops--;
 #ifndef STANDBY_NONE
@@ -612,13 +628,13 @@ stand_down:
     }
 
 end_loop:
-    loops--;
+    atomic { loops--; within[me] = false }
     settle();
     atomic {
 #ifndef END_UNCHECKED
         if
-        :: queued > 0 -> loops++; goto next_job
-        :: else
+        :: queued > 0 -> loops++; within[me] = true; goto next_job
+        :: else -> if :: taker == me -> taker = NO_THREAD :: else fi
         fi;
 #endif
 #ifdef POOL
@@ -661,7 +677,7 @@ park:
         goto woken
 #ifndef STANDBY_BLIND
     :: atomic {
-        lies[me] && watches && (standby != me || fresh || JOBS_WAIT || loops == 0) ->
+        lies[me] && watches ->
         lies[me] = false;
         announced[me] = false
     }
@@ -696,32 +712,47 @@ watch:
         :: standby != me -> goto park
         :: else
         fi;
-#ifndef STANDBY_NARROW
+        takes_over = !fresh && loops > 0; /* it is stuck */
+        fresh = false;
+#ifdef STANDBY_NARROW
+        spun = queued > coming;
+#endif
         take_in();
-#endif
         if
-        :: queued > 0 && !fresh ->
-            takes_over = true;
 #ifndef STANDBY_BRIEF
-            level = LONG;
+        :: takes_over -> level = LONG
 #endif
-            goto get_up
-        :: queued == 0 && !fresh && loops > 0 -> goto park
-        :: fresh -> fresh = false
         :: else
         fi;
         if
-        :: loops == 0 -> standby = NO_THREAD
+        :: takes_over || loops == 0 ->
+            standby = NO_THREAD;
+#ifndef STANDBY_OPEN
+            settle()
+#endif
         :: else
         fi;
-        goto park
+#if defined(STANDBY_NARROW)
+        takes_over = takes_over && spun;
+        spun = false;
+#elif defined(STANDBY_GONE)
+        takes_over = false;
+#else
+        takes_over = takes_over && queued > coming;
+#endif
+        if
+        :: takes_over -> goto get_up
+        :: else -> goto park
+        fi
     }
 
 get_up:
     atomic {
         watches = false;
         if
+#ifndef STANDBY_CALLED
         :: standby == me -> standby = NO_THREAD; fresh = false
+#endif
         :: else
         fi;
         if
@@ -752,6 +783,10 @@ leave:
     atomic {
         threads--;
         slots--;
+        if
+        :: taker == me -> taker = NO_THREAD
+        :: else
+        fi;
         job = ended;
         ended = me;
         quiet_check();
@@ -782,6 +817,7 @@ proctype submitter(byte first, last)
 #ifdef CANCEL
 proctype canceller()
 {
+    byte i;
     bool found;
 
     atomic {
@@ -790,7 +826,7 @@ proctype canceller()
         found = stage[1] == QUEUED;
 #ifndef DONE_EARLY
         if
-        :: found -> stage[1] = IDLE; queued--; places--; over[1] = true; fresh = STANDS_BY
+        :: found -> stage[1] = IDLE; queued--; places--; over[1] = true
         :: else
         fi;
 #endif

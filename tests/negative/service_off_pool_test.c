@@ -99,6 +99,7 @@ static void house_open(struct house *house, bool on_pool)
     snprintf(settings.data, sizeof settings.data, "%s/data", house->folder);
     settings.lane_cap = 2;
     settings.emit_lane = on_pool;
+    settings.isolation = 1; /* in this process, where clang is watched */
     assert_int_equal(uv_loop_init(&house->loop), 0);
     if (mw_service_new(&house->service, &house->loop, &settings, why, sizeof why) != 0)
         fail_msg("no service: %s", why);

@@ -506,14 +506,19 @@ static void a_forked_child_leaves_the_monitor_alone(void **state)
 static void monitor_watches_processes(void **state)
 {
     struct scene *scene = scene_open(2, 200);
+    struct mw_monitor_stats stats;
 
     (void)state;
     scene_monitor(scene, 8);
     assert_int_equal(mw_monitor_watch(scene->monitor, getppid()), 0);
     assert_int_equal(mw_monitor_watch(scene->monitor, getpid()), -EINVAL);
     assert_int_equal(mw_monitor_watch(scene->monitor, -1), -ESRCH);
+    mw_monitor_snapshot(scene->monitor, &stats);
+    assert_int_equal(stats.processes, 1);
     assert_true(await_samples(scene, 3));
     mw_monitor_forget(scene->monitor, getppid());
+    mw_monitor_snapshot(scene->monitor, &stats);
+    assert_int_equal(stats.processes, 0);
     scene_close(scene);
 }
 

@@ -147,7 +147,7 @@ static void usage_counts_a_child_from_when_it_is_watched(void **state)
 
     child_start(&child);
     child_burn(&child);
-    assert_int_equal(mw_usage_watch(usage, child.pid), 0);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0);
     assert_true(children_ns(usage) < BURN_NS);
     child_burn(&child);
     assert_true(children_ns(usage) >= BURN_NS);
@@ -164,7 +164,7 @@ static void usage_keeps_what_an_ended_child_used(void **state)
     uint64_t seen;
 
     child_start(&child);
-    assert_int_equal(mw_usage_watch(usage, child.pid), 0);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0);
     child_burn(&child);
     seen = children_ns(usage);
     child_end(&child);
@@ -186,7 +186,7 @@ static void usage_looks_once_more_at_a_child_that_it_forgets(void **state)
     uint64_t before;
 
     child_start(&child);
-    assert_int_equal(mw_usage_watch(usage, child.pid), 0);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0);
     child_burn(&child);
     child_end(&child);
     mw_usage_forget(usage, child.pid);
@@ -196,7 +196,7 @@ static void usage_looks_once_more_at_a_child_that_it_forgets(void **state)
     child_reap(&child);
 
     child_start(&child);
-    assert_int_equal(mw_usage_watch(usage, child.pid), 0);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0);
     child_burn(&child);
     child_end(&child);
     child_reap(&child);
@@ -211,15 +211,38 @@ static void usage_tells_a_process_from_a_later_one_of_its_id(void **state)
     struct child child;
 
     child_start(&child);
-    assert_int_equal(mw_usage_watch(usage, child.pid), 0);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0);
     usage->processes[0].began--; /* as if another one had been watched */
     child_burn(&child);
     assert_int_equal(children_ns(usage), 0);
     assert_int_equal(mw_usage_count(usage), 0);
 
-    assert_int_equal(mw_usage_watch(usage, child.pid), 0);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0);
     usage->processes[0].began--;
-    assert_int_equal(mw_usage_watch(usage, child.pid), 0); /* takes its place */
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0); /* takes its place */
+    child_burn(&child);
+    assert_true(children_ns(usage) >= BURN_NS);
+    child_end(&child);
+    child_reap(&child);
+}
+
+/* Breaks when a child that no worker waits for explains why workers block; or, the control, when
+ * one that a worker waits for does not. */
+static void usage_tells_whom_a_child_works_for(void **state)
+{
+    struct mw_usage *usage = *state;
+    struct child child;
+    uint64_t before;
+
+    child_start(&child);
+    assert_int_equal(mw_usage_watch(usage, child.pid, false), 0);
+    before = mw_usage_read_ns(usage, NULL);
+    child_burn(&child);
+    assert_int_equal(children_ns(usage), 0);
+    assert_true(mw_usage_read_ns(usage, NULL) - before >= BURN_NS);
+    mw_usage_forget(usage, child.pid);
+
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0);
     child_burn(&child);
     assert_true(children_ns(usage) >= BURN_NS);
     child_end(&child);
@@ -233,21 +256,21 @@ static void usage_refuses_what_it_cannot_watch(void **state)
     struct child child;
 
     child_start(&child);
-    assert_int_equal(mw_usage_watch(usage, getpid()), -EINVAL);
-    assert_int_equal(mw_usage_watch(usage, 0), -ESRCH);
-    assert_int_equal(mw_usage_watch(usage, -1), -ESRCH);
-    assert_int_equal(mw_usage_watch(usage, child.pid), 0);
-    assert_int_equal(mw_usage_watch(usage, child.pid), 0);
+    assert_int_equal(mw_usage_watch(usage, getpid(), true), -EINVAL);
+    assert_int_equal(mw_usage_watch(usage, 0, true), -ESRCH);
+    assert_int_equal(mw_usage_watch(usage, -1, true), -ESRCH);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), 0);
     assert_int_equal(mw_usage_count(usage), 1);
     mw_usage_forget(usage, child.pid);
     mw_usage_forget(usage, child.pid);
     usage->count = MW_USAGE_PROCESSES_MAX; /* of nobody */
     for (unsigned i = 0; i < MW_USAGE_PROCESSES_MAX; i++)
         usage->processes[i] = (struct mw_usage_process){.pid = -1, .clock = -1};
-    assert_int_equal(mw_usage_watch(usage, child.pid), -ENOSPC);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), -ENOSPC);
     child_end(&child);
     child_reap(&child);
-    assert_int_equal(mw_usage_watch(usage, child.pid), -ESRCH);
+    assert_int_equal(mw_usage_watch(usage, child.pid, true), -ESRCH);
 }
 
 int main(void)
@@ -261,6 +284,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(usage_tells_a_process_from_a_later_one_of_its_id, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(usage_tells_whom_a_child_works_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(usage_refuses_what_it_cannot_watch, set_up, tear_down),
     };
 

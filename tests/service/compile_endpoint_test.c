@@ -97,7 +97,7 @@ static void an_answer_has_every_documented_member(void **state)
     const json_t *timings = json_object_get(answer.json, "timings");
 
     expect_status(&answer, "ok");
-    assert_int_equal(json_object_size(answer.json), 8);
+    assert_int_equal(json_object_size(answer.json), 9);
     assert_int_equal(strlen(text_of(answer.json, "key")), 64);
     assert_int_equal(strspn(text_of(answer.json, "key"), "0123456789abcdef"), 64);
     assert_true(json_is_false(json_object_get(answer.json, "cached")));
@@ -106,6 +106,8 @@ static void an_answer_has_every_documented_member(void **state)
     assert_int_equal(number_of(answer.json, "diagnostics_dropped"), 0);
     assert_int_equal(json_object_size(artifact_of(&answer)), 3);
     assert_int_equal(json_object_size(timings), 4);
+    assert_int_equal(json_object_size(json_object_get(answer.json, "usage")), 3);
+    assert_true(number_of(json_object_get(answer.json, "usage"), "memory_peak_bytes") > 0);
     assert_true(json_number_value(json_object_get(timings, "leaf_ms")) > 0);
     assert_true(json_is_number(json_object_get(timings, "prefix_ms")));
     assert_true(json_is_number(json_object_get(timings, "queued_ms")));

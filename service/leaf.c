@@ -1,0 +1,77 @@
+#include "leaf.h"
+
+#include <errno.h>
+#include <millwright/clock.h>
+#include <millwright/error.h>
+
+/* What a person is told of a limit. */
+static const struct {
+    const char *what;
+    const char *unit;
+    uint64_t divisor;
+    const char *advice;
+} limit_texts[MW_LIMITS] = {
+    [MW_LIMIT_WALL] = {"time", "ms", MW_NS_PER_MS, "try again when less is running"},
+    [MW_LIMIT_CPU] = {"CPU time", "ms", MW_NS_PER_MS,
+                      "split the source, or lower the optimisation level"},
+    [MW_LIMIT_MEMORY] = {"memory", "bytes", 1, "split the source; big arrays belong into .bss"},
+    [MW_LIMIT_OUTPUT] = {"output", "bytes", 1, "split the source"},
+};
+
+int mw_leaf_run(struct mw_leaf *leaf, const struct mw_leaf_place *place,
+                const struct mw_options *options, const struct mw_compile_request *request,
+                struct mw_compile_result *result)
+{
+    if (!place->isolate)
+        return mw_compile(place->toolchain, options, request, result);
+    return mw_isolate_compile(place->isolate, options, request, &place->limits, &leaf->stop, result,
+                              &leaf->usage);
+}
+
+void mw_leaf_stop(struct mw_leaf *leaf, const struct mw_leaf_place *place)
+{
+    if (place->isolate)
+        mw_isolate_stop(&leaf->stop);
+}
+
+void mw_leaf_fini(struct mw_leaf *leaf)
+{
+    mw_isolate_stop_fini(&leaf->stop);
+}
+
+json_t *mw_leaf_explain(const struct mw_leaf *leaf, int status, struct mw_problem *problem)
+{
+    enum mw_limit hit = leaf->usage.hit;
+
+    if (status == -E2BIG) {
+        mw_problem_set(problem, MW_PROBLEM_TOO_LARGE, "artifact",
+                       "artifact: it would be larger than %llu bytes; split the source",
+                       (unsigned long long)MW_ARTIFACT_BYTES_MAX);
+        return NULL;
+    }
+    if ((status == -ETIMEDOUT || status == -EDQUOT) && hit > MW_LIMIT_NONE && hit < MW_LIMITS) {
+        unsigned long long value = leaf->usage.hit_value / limit_texts[hit].divisor;
+
+        mw_problem_set(problem, MW_PROBLEM_LIMIT, mw_limit_name(hit),
+                       "the compile needs more %s than this service allows: %llu %s; %s",
+                       limit_texts[hit].what, value, limit_texts[hit].unit,
+                       limit_texts[hit].advice);
+        return json_pack("{s:I, s:f, s:f, s:I}", "limit_value", (json_int_t)value, "wall_ms",
+                         (double)leaf->usage.wall_ns / 1e6, "cpu_ms",
+                         (double)leaf->usage.cpu_ns / 1e6, "memory_peak_bytes",
+                         (json_int_t)leaf->usage.memory_peak_bytes);
+    }
+    /* -ECANCELED: the last client has left, so nobody reads the problem. */
+    mw_problem_set(problem, MW_PROBLEM_INTERNAL, NULL, "the compiler broke down: %s",
+                   mw_strerror(status));
+    return NULL;
+}
+
+json_t *mw_leaf_usage_json(const struct mw_leaf *leaf, const struct mw_leaf_place *place)
+{
+    if (!place->isolate)
+        return NULL;
+    return json_pack("{s:f, s:f, s:I}", "wall_ms", (double)leaf->usage.wall_ns / 1e6, "cpu_ms",
+                     (double)leaf->usage.cpu_ns / 1e6, "memory_peak_bytes",
+                     (json_int_t)leaf->usage.memory_peak_bytes);
+}

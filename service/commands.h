@@ -23,7 +23,9 @@ enum mw_pool_min_source {
 struct mw_serve_settings {
     char config[MW_SETTING_TEXT_BYTES];
     char listen[MW_SETTING_TEXT_BYTES];
-    char data[MW_SETTING_TEXT_BYTES]; /* "": the default, see mw_default_data_dir */
+    unsigned allow_remote;
+    char public_name[MW_SETTING_TEXT_BYTES]; /* "": none */
+    char data[MW_SETTING_TEXT_BYTES];        /* "": the default, see mw_default_data_dir */
     unsigned lane_cap, lane_queue;
     unsigned pool_min;                         /* what was read last; see pool_min_by */
     unsigned pool_min_by[MW_POOL_MIN_SOURCES]; /* what each source says; 0: nothing */
@@ -40,8 +42,11 @@ struct mw_serve_settings {
     unsigned isolation;     /* 0: isolated, 1: in-process */
     unsigned workers_ready; /* 0: one for each compile at once */
     unsigned unguarded;
+    char worker[MW_SETTING_TEXT_BYTES]; /* "": where it is installed */
     unsigned cpu_max_ms;
     uint64_t memory_max_bytes, output_max_bytes;
+    unsigned cpu_default_ms; /* 0: cpu_max_ms, and so on */
+    uint64_t memory_default_bytes, output_default_bytes;
     struct mw_lane_settings lanes;
     unsigned help;
 };

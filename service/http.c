@@ -84,6 +84,7 @@ static void on_daemon_log(void *user, const char *format, va_list arguments);
 static struct mw_http_request *request_new(struct mw_http *http, struct MHD_Connection *connection,
                                            const char *method, const char *url);
 static void route(struct mw_http_request *request, const char *method, const char *url);
+static bool is_named(const struct mw_http_options *options, const char *authority);
 static void refuse_foreign_page(struct mw_http_request *request);
 static bool take_upload(struct mw_http_request *request, const char *data, size_t bytes);
 static void refuse_size(struct mw_http_request *request);
@@ -424,23 +425,36 @@ static void refuse_foreign_page(struct mw_http_request *request)
 {
     const char *origin = mw_http_request_header(request, MHD_HTTP_HEADER_ORIGIN);
     const char *host = mw_http_request_header(request, MHD_HTTP_HEADER_HOST);
+    const struct mw_http_options *options = &request->http->options;
     if (origin) {
         const char *authority = strstr(origin, "://");
-        if (authority && mw_listener_is_loopback_name(authority + 3))
+        if (authority && is_named(options, authority + 3))
             origin = NULL;
     }
-    if (!request->http->options.check_host || !host || mw_listener_is_loopback_name(host))
+    /* An address as Host cannot be a name that somebody has pointed here. */
+    if (!options->check_host || !host || is_named(options, host) ||
+        (options->remote && mw_listener_is_address(host)))
         host = NULL;
     if (origin)
         mw_problem_set(&request->refused, MW_PROBLEM_FOREIGN, "Origin",
                        "Origin: '%.200s' is a page from elsewhere; only pages from this machine's "
-                       "loopback may use this service",
-                       origin);
+                       "loopback%s may use this service",
+                       origin, options->remote ? " and from its public-name" : "");
     else if (host)
         mw_problem_set(&request->refused, MW_PROBLEM_FOREIGN, "Host",
-                       "Host: '%.200s' is no loopback name; call the service as 127.0.0.1, "
-                       "localhost or [::1]",
+                       options->remote
+                           ? "Host: '%.200s' is no name of this service; call it by its address, "
+                             "or give it this one with --public-name"
+                           : "Host: '%.200s' is no loopback name; call the service as 127.0.0.1, "
+                             "localhost or [::1]",
                        host);
+}
+
+/* Whether it names this service, by its text alone. */
+static bool is_named(const struct mw_http_options *options, const char *authority)
+{
+    return mw_listener_is_loopback_name(authority) ||
+           (options->public_name && mw_listener_is_name(authority, options->public_name));
 }
 
 /* Keeps the piece, or drops it when the request is refused anyway. False: too much, hang up. */

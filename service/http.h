@@ -42,7 +42,9 @@ struct mw_http_options {
     const struct mw_route *routes;
     size_t route_count;
     void *user;
-    bool check_host; /* the listener is TCP: Host must be a loopback name */
+    bool check_host;         /* the listener is TCP: Host must be a name of this service: */
+    bool remote;             /* addresses are, not loopback names only */
+    const char *public_name; /* and so is this one; "" or NULL: none */
     unsigned connections_max;
     size_t body_bytes_max;
     size_t body_bytes_total_max;

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <millwright/clock.h>
 #include <millwright/error.h>
+#include <stddef.h>
+#include <string.h>
 
 /* What a person is told of a limit. */
 static const struct {
@@ -11,12 +13,60 @@ static const struct {
     uint64_t divisor;
     const char *advice;
 } limit_texts[MW_LIMITS] = {
-    [MW_LIMIT_WALL] = {"time", "ms", MW_NS_PER_MS, "try again when less is running"},
+    [MW_LIMIT_WALL] = {"time", "ms", MW_NS_PER_MS, "try again when less runs"},
     [MW_LIMIT_CPU] = {"CPU time", "ms", MW_NS_PER_MS,
                       "split the source, or lower the optimisation level"},
     [MW_LIMIT_MEMORY] = {"memory", "bytes", 1, "split the source; big arrays belong into .bss"},
     [MW_LIMIT_OUTPUT] = {"output", "bytes", 1, "split the source"},
 };
+
+static const size_t limit_offsets[] = {
+    offsetof(struct mw_limits, wall_ns),
+    offsetof(struct mw_limits, cpu_ns),
+    offsetof(struct mw_limits, memory_bytes),
+    offsetof(struct mw_limits, output_bytes),
+};
+
+#define LIMITS (sizeof limit_offsets / sizeof limit_offsets[0])
+
+static uint64_t limit_of(const struct mw_limits *limits, size_t which)
+{
+    uint64_t value;
+    memcpy(&value, (const char *)limits + limit_offsets[which], sizeof value);
+    return value;
+}
+
+int mw_leaf_limits(const struct mw_leaf_place *place, const struct mw_limits *asked,
+                   struct mw_limits *limits, struct mw_problem *problem)
+{
+    const struct mw_limits given = *asked; /* `limits` may be the same */
+    *limits = (struct mw_limits){0};
+    for (size_t i = 0; i < LIMITS; i++) {
+        uint64_t value = limit_of(&given, i), ceiling = limit_of(&place->ceilings, i);
+        if (!place->isolate && value) {
+            mw_problem_set(problem, MW_PROBLEM_BAD_FIELD, "limits",
+                           "limits: this service compiles in its own process and can keep none but "
+                           "\"diagnostics\"; leave the others out");
+            return -ENOTSUP;
+        }
+        if (!place->isolate)
+            continue;
+        if (value == 0)
+            value = limit_of(&place->defaults, i);
+        if (value > ceiling)
+            value = ceiling;
+        memcpy((char *)limits + limit_offsets[i], &value, sizeof value);
+    }
+    return 0;
+}
+
+bool mw_leaf_limits_equal(const struct mw_limits *one, const struct mw_limits *other)
+{
+    for (size_t i = 0; i < LIMITS; i++)
+        if (limit_of(one, i) != limit_of(other, i))
+            return false;
+    return true;
+}
 
 int mw_leaf_run(struct mw_leaf *leaf, const struct mw_leaf_place *place,
                 const struct mw_options *options, const struct mw_compile_request *request,
@@ -24,7 +74,7 @@ int mw_leaf_run(struct mw_leaf *leaf, const struct mw_leaf_place *place,
 {
     if (!place->isolate)
         return mw_compile(place->toolchain, options, request, result);
-    return mw_isolate_compile(place->isolate, options, request, &place->limits, &leaf->stop, result,
+    return mw_isolate_compile(place->isolate, options, request, &leaf->limits, &leaf->stop, result,
                               &leaf->usage);
 }
 
@@ -52,14 +102,21 @@ json_t *mw_leaf_explain(const struct mw_leaf *leaf, int status, struct mw_proble
     if ((status == -ETIMEDOUT || status == -EDQUOT) && hit > MW_LIMIT_NONE && hit < MW_LIMITS) {
         unsigned long long value = leaf->usage.hit_value / limit_texts[hit].divisor;
 
-        mw_problem_set(problem, MW_PROBLEM_LIMIT, mw_limit_name(hit),
-                       "the compile needs more %s than this service allows: %llu %s; %s",
-                       limit_texts[hit].what, value, limit_texts[hit].unit,
-                       limit_texts[hit].advice);
+        mw_problem_set(
+            problem, MW_PROBLEM_LIMIT, mw_limit_name(hit),
+            "the compile needs more %s than it may have: %llu %s; %s, or ask for a larger "
+            "limit if the service has one",
+            limit_texts[hit].what, value, limit_texts[hit].unit, limit_texts[hit].advice);
         return json_pack("{s:I, s:f, s:f, s:I}", "limit_value", (json_int_t)value, "wall_ms",
                          (double)leaf->usage.wall_ns / 1e6, "cpu_ms",
                          (double)leaf->usage.cpu_ns / 1e6, "memory_peak_bytes",
                          (json_int_t)leaf->usage.memory_peak_bytes);
+    }
+    if (status == -EAGAIN) {
+        mw_problem_set(problem, MW_PROBLEM_QUEUE_FULL, "workers",
+                       "no worker process could be started; try again in about 1 s");
+        problem->retry_after_s = 1;
+        return NULL;
     }
     /* -ECANCELED: the last client has left, so nobody reads the problem. */
     mw_problem_set(problem, MW_PROBLEM_INTERNAL, NULL, "the compiler broke down: %s",

@@ -6,6 +6,7 @@
 #define MW_SERVICE_LEAF_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include <millwright/emit.h>
 #include <millwright/isolate.h>
@@ -18,14 +19,22 @@
 struct mw_leaf_place {
     struct mw_toolchain *toolchain;
     struct mw_isolate *isolate; /* NULL: in this process, without limits */
-    struct mw_limits limits;
+    struct mw_limits ceilings;  /* for what is asked for */
+    struct mw_limits defaults;  /* for what is not */
 };
 
 /* Zero bytes are a fresh one. */
 struct mw_leaf {
     struct mw_isolate_stop stop;
-    struct mw_usage usage; /* isolated only */
+    struct mw_limits limits; /* isolated only, as the usage */
+    struct mw_usage usage;
 };
+
+/* What a request gets that asks for `asked` (0: not): cut to the ceilings. In this process there
+ * are no limits: 0 when none is asked for, else -ENOTSUP with the problem filled. */
+int mw_leaf_limits(const struct mw_leaf_place *place, const struct mw_limits *asked,
+                   struct mw_limits *limits, struct mw_problem *problem);
+bool mw_leaf_limits_equal(const struct mw_limits *one, const struct mw_limits *other);
 
 /* Compile. Returns as mw_compile or mw_isolate_compile. Blocks. */
 int mw_leaf_run(struct mw_leaf *leaf, const struct mw_leaf_place *place,

@@ -1,5 +1,6 @@
 #include "listener.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -17,7 +18,9 @@
 #define BACKLOG 512
 
 static int open_unix(struct mw_listener *listener, const char *path, char *why, size_t why_bytes);
-static int open_tcp(struct mw_listener *listener, const char *text, char *why, size_t why_bytes);
+static int open_tcp(struct mw_listener *listener, const char *text, bool remote, char *why,
+                    size_t why_bytes);
+static size_t host_length(const char *authority);
 static int resolve(const char *text, struct addrinfo **found, char *why, size_t why_bytes);
 static bool is_port(const char *text);
 static bool is_loopback(const struct sockaddr *address);
@@ -26,27 +29,56 @@ static bool is_socket(const char *path);
 static int listen_on(const struct sockaddr *address, socklen_t length);
 static int describe_tcp(struct mw_listener *listener);
 
-int mw_listener_open(struct mw_listener *listener, const char *text, char *why, size_t why_bytes)
+int mw_listener_open(struct mw_listener *listener, const char *text, bool remote, char *why,
+                     size_t why_bytes)
 {
     memset(listener, 0, sizeof *listener);
     listener->fd = -1;
     if (strncmp(text, "unix:", 5) == 0)
         return open_unix(listener, text + 5, why, why_bytes);
-    return open_tcp(listener, text, why, why_bytes);
+    return open_tcp(listener, text, remote, why, why_bytes);
 }
 
 bool mw_listener_is_loopback_name(const char *authority)
 {
     static const char *const names[] = {"localhost", "[::1]"};
-    size_t length = strlen(authority);
-    const char *colon = strrchr(authority, ':');
-    if (colon && strspn(colon + 1, "0123456789") == strlen(colon + 1))
-        length = (size_t)(colon - authority);
+    size_t length = host_length(authority);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strlen(names[i]) == length && strncasecmp(names[i], authority, length) == 0)
             return true;
     /* Digits and dots only: "127.0.0.1.example.org" is somebody else. */
     return strncmp(authority, "127.", 4) == 0 && strspn(authority, "0123456789.") == length;
+}
+
+bool mw_listener_is_address(const char *authority)
+{
+    char host[INET6_ADDRSTRLEN + 2] = "";
+    unsigned char address[sizeof(struct in6_addr)];
+    size_t length = host_length(authority);
+    if (length >= sizeof host)
+        return false;
+    memcpy(host, authority, length);
+    if (host[0] != '[')
+        return inet_pton(AF_INET, host, address) == 1;
+    if (host[length - 1] != ']')
+        return false;
+    host[length - 1] = '\0';
+    return inet_pton(AF_INET6, host + 1, address) == 1;
+}
+
+bool mw_listener_is_name(const char *authority, const char *name)
+{
+    size_t length = host_length(authority);
+    return length > 0 && strlen(name) == length && strncasecmp(authority, name, length) == 0;
+}
+
+/* Without the port, if there is one. */
+static size_t host_length(const char *authority)
+{
+    const char *colon = strrchr(authority, ':');
+    bool has_port = colon && strspn(colon + 1, "0123456789") == strlen(colon + 1) &&
+                    (authority[0] != '[' || (colon > authority && colon[-1] == ']'));
+    return has_port ? (size_t)(colon - authority) : strlen(authority);
 }
 
 void mw_listener_unlink(const struct mw_listener *listener)
@@ -103,16 +135,17 @@ static bool is_socket(const char *path)
     return lstat(path, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-static int open_tcp(struct mw_listener *listener, const char *text, char *why, size_t why_bytes)
+static int open_tcp(struct mw_listener *listener, const char *text, bool remote, char *why,
+                    size_t why_bytes)
 {
     struct addrinfo *found;
     int error = resolve(text, &found, why, why_bytes);
     if (error)
         return error;
-    if (!is_loopback(found->ai_addr)) {
+    if (!remote && !is_loopback(found->ai_addr)) {
         snprintf(why, why_bytes,
-                 "%s is not a loopback address; compiles of strangers are not isolated yet, so "
-                 "listen on 127.0.0.1, [::1] or unix:PATH",
+                 "%s is not a loopback address; listen on 127.0.0.1, [::1] or unix:PATH, or say "
+                 "--allow-remote where a proxy in front asks clients who they are",
                  text);
         freeaddrinfo(found);
         return -EPERM;

@@ -1,6 +1,6 @@
 /* listener.h - the listening socket, from the text of `listen`.
  *
- * Until compiles run isolated, only loopback addresses and unix sockets are taken. */
+ * Loopback addresses and unix sockets are taken; others only where strangers may come. */
 #ifndef MW_SERVICE_LISTENER_H
 #define MW_SERVICE_LISTENER_H
 
@@ -13,12 +13,19 @@ struct mw_listener {
     char unix_path[1024]; /* to unlink at the end; "" for TCP */
 };
 
-/* Returns 0, or a negative errno with `why` filled: what is wrong and what to do. */
-int mw_listener_open(struct mw_listener *listener, const char *text, char *why, size_t why_bytes);
+/* `remote`: any address. Returns 0, or a negative errno with `why` filled: what is wrong and what
+ * to do. */
+int mw_listener_open(struct mw_listener *listener, const char *text, bool remote, char *why,
+                     size_t why_bytes);
 
 /* Whether `authority` ("127.0.0.1:7417", "localhost", "[::1]:80") names this machine's loopback, by
  * its text alone. */
 bool mw_listener_is_loopback_name(const char *authority);
+
+/* Whether it is an address, which no name server can point elsewhere, and whether its host is
+ * `name`, both with or without a port. */
+bool mw_listener_is_address(const char *authority);
+bool mw_listener_is_name(const char *authority, const char *name);
 
 /* Removes the unix socket's file. The descriptor belongs to whoever serves on it. */
 void mw_listener_unlink(const struct mw_listener *listener);

@@ -32,6 +32,7 @@ struct mw_ticket {
     struct mw_pipeline *pipeline;
     enum ticket_state state;
     bool include_artifact;
+    unsigned diagnostics_max;                                     /* of the answer; 0: all */
     void (*answered)(void *user, const struct mw_answer *answer); /* NULL: done or abandoned */
     void *user;
     struct mw_step step;
@@ -101,7 +102,8 @@ static void on_timeout(uv_timer_t *timer);
 static void on_timer_closed(uv_handle_t *handle);
 
 static struct mw_flight *flight_new(struct mw_pipeline *pipeline, struct mw_ticket *ticket);
-static struct mw_flight *flight_find(struct mw_pipeline *pipeline, const struct mw_key *key);
+static struct mw_flight *flight_find(struct mw_pipeline *pipeline,
+                                     const struct mw_submission *submission);
 static void flight_hide(struct mw_flight *flight);
 static void flight_land(struct mw_flight *flight);
 static void flight_fail(struct mw_flight *flight, const struct mw_problem *problem);
@@ -206,6 +208,13 @@ static int work_prefix(struct mw_step *step)
         return error;
     if (submission->run.timeout_ms > ticket->pipeline->parts.timeout_ms_max)
         submission->run.timeout_ms = ticket->pipeline->parts.timeout_ms_max;
+    ticket->diagnostics_max = submission->diagnostics_max;
+    error = mw_leaf_limits(&ticket->pipeline->parts.place, &submission->limits, &submission->limits,
+                           &ticket->problem);
+    if (error) {
+        mw_submission_free(submission);
+        return error;
+    }
     error = mw_key_compute(&submission->key, ticket->pipeline->parts.place.toolchain,
                            submission->options, &submission->request);
     if (error) {
@@ -238,7 +247,7 @@ static void after_prefix(struct mw_step *step, int status)
     uv_timer_start(&ticket->timer, on_timeout, timeout_ms > spent_ms ? timeout_ms - spent_ms : 0,
                    0);
 
-    struct mw_flight *flight = flight_find(pipeline, &ticket->submission->key);
+    struct mw_flight *flight = flight_find(pipeline, ticket->submission);
     if (flight) {
         pipeline->stats.joined++;
         ticket_board(ticket, flight);
@@ -559,6 +568,7 @@ static struct mw_flight *flight_new(struct mw_pipeline *pipeline, struct mw_tick
         return NULL;
     flight->pipeline = pipeline;
     flight->submission = ticket->submission;
+    flight->leaf.limits = flight->submission->limits;
     ticket->submission = NULL;
     struct mw_flight **bucket = bucket_of(pipeline, &flight->submission->key);
     flight->next_in_bucket = *bucket;
@@ -568,10 +578,13 @@ static struct mw_flight *flight_new(struct mw_pipeline *pipeline, struct mw_tick
     return flight;
 }
 
-static struct mw_flight *flight_find(struct mw_pipeline *pipeline, const struct mw_key *key)
+/* One with other limits may fail where this one would not, or the other way round. */
+static struct mw_flight *flight_find(struct mw_pipeline *pipeline,
+                                     const struct mw_submission *submission)
 {
-    struct mw_flight *flight = *bucket_of(pipeline, key);
-    while (flight && strcmp(flight->submission->key.text, key->text) != 0)
+    struct mw_flight *flight = *bucket_of(pipeline, &submission->key);
+    while (flight && (strcmp(flight->submission->key.text, submission->key.text) != 0 ||
+                      !mw_leaf_limits_equal(&flight->submission->limits, &submission->limits)))
         flight = flight->next_in_bucket;
     return flight;
 }
@@ -712,11 +725,14 @@ static json_t *artifact_json(const struct mw_ticket *ticket, const struct mw_fli
 static json_t *answer_json(const struct mw_ticket *ticket, const struct mw_flight *flight)
 {
     json_t *meta = json_loadb(flight->entry.meta, flight->entry.meta_bytes, 0, NULL);
+    json_t *list = json_object_get(meta, "diagnostics");
+    json_t *shown = mw_wire_diagnostics_cut(list, ticket->diagnostics_max);
+    json_int_t dropped = json_integer_value(json_object_get(meta, "dropped")) +
+                         (json_int_t)(json_array_size(list) - json_array_size(shown));
     json_t *answer =
-        json_pack("{s:s, s:s, s:b, s:O, s:O, s:o, s:s?, s:o}", "key", flight->submission->key.text,
+        json_pack("{s:s, s:s, s:b, s:o, s:I, s:o, s:s?, s:o}", "key", flight->submission->key.text,
                   "status", flight->ok ? "ok" : "failed", "cached", flight->cached, "diagnostics",
-                  json_object_get(meta, "diagnostics"), "diagnostics_dropped",
-                  json_object_get(meta, "dropped"), "artifact", artifact_json(ticket, flight),
+                  shown, "diagnostics_dropped", dropped, "artifact", artifact_json(ticket, flight),
                   "thread", flight->cached ? NULL : mw_thread_kind_name(flight->ran_on), "timings",
                   timings_json(ticket, flight));
     if (!flight->cached)

@@ -6,14 +6,15 @@
  *   store lane   keep the artifact                    (suffix)
  *   files lane   make the answer's JSON
  *
- * Theory: a *ticket* is one client's request; a *flight* is the work for one content key. Tickets
- * board a flight and hold a reference to it. A ticket that leaves (its time is up, its client hung
- * up) drops its reference; when the last one leaves, what the flight still has queued is
- * cancelled. What already runs in this process finishes and is kept, because somebody may ask
- * again; an isolated leaf is ended, for it holds a place that others wait for.
+ * Theory: a *ticket* is one client's request; a *flight* is the work for one content key under the
+ * same limits. Tickets board a flight and hold a reference to it. A ticket that leaves (its time is
+ * up, its client hung up) drops its reference; when the last one leaves, what the flight still has
+ * queued is cancelled. What already runs in this process finishes and is kept, because somebody may
+ * ask again; an isolated leaf is ended, for it holds a place that others wait for.
  *
  * Invariants:
- *  1. A flight is found by its key from its birth until its result is complete, never after.
+ *  1. A flight is found by its key and limits from its birth until its result is complete, never
+ *     after.
  *  2. A flight has at most one step out; it is freed when no step is out and no ticket is aboard.
  *  3. A ticket is answered at most once, and exactly once unless it is abandoned.
  *  4. Everything here runs on the loop's thread but the work_* functions, which touch only what

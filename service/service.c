@@ -21,6 +21,9 @@ static int open_pools(struct mw_service *service, char *why, size_t why_bytes);
 static int open_lanes(struct mw_service *service, char *why, size_t why_bytes);
 static int open_store(struct mw_service *service, char *why, size_t why_bytes);
 static int open_isolation(struct mw_service *service, char *why, size_t why_bytes);
+static void log_guards(const struct mw_service *service);
+static int remote_check(const struct mw_serve_settings *settings, char *why, size_t why_bytes);
+static struct mw_leaf_place place_of(const struct mw_service *service);
 static int open_front(struct mw_service *service, char *why, size_t why_bytes);
 static void start_housekeeping(struct mw_service *service);
 static int work_warm(struct mw_step *step);
@@ -43,7 +46,9 @@ int mw_service_new(struct mw_service **out, uv_loop_t *loop,
     service->loop = loop;
     service->listener.fd = -1;
     mw_thread_adopt(MW_THREAD_LOOP);
-    int error = open_pools(service, why, why_bytes);
+    int error = remote_check(settings, why, why_bytes);
+    if (!error)
+        error = open_pools(service, why, why_bytes);
     if (!error)
         error = open_store(service, why, why_bytes);
     if (!error)
@@ -172,28 +177,77 @@ static int open_isolation(struct mw_service *service, char *why, size_t why_byte
         return 0;
     mw_lane_snapshot(service->lanes[MW_LANE_COMPILE_CPU], &lane);
     unsigned ready = lane.cap < MW_ISOLATE_READY_MAX ? lane.cap : MW_ISOLATE_READY_MAX;
-    return mw_isolate_new(&service->isolate,
-                          &(struct mw_isolate_options){
-                              .toolchain = service->toolchain,
-                              .ready = settings->workers_ready ? settings->workers_ready : ready,
-                              .unguarded = settings->unguarded,
-                              .on_work = mw_shared_pool_on_work,
-                              .user = &service->shared,
-                          },
-                          why, why_bytes);
+    int error =
+        mw_isolate_new(&service->isolate,
+                       &(struct mw_isolate_options){
+                           .toolchain = service->toolchain,
+                           .worker = settings->worker[0] ? settings->worker : NULL,
+                           .ready = settings->workers_ready ? settings->workers_ready : ready,
+                           .unguarded = settings->unguarded,
+                           .on_work = mw_shared_pool_on_work,
+                           .user = &service->shared,
+                       },
+                       why, why_bytes);
+    size_t used = strlen(why);
+    if (error == -ENOTSUP)
+        snprintf(why + used, why_bytes - used, ": --isolation in-process, or --unguarded");
+    else if (!error)
+        log_guards(service);
+    return error;
+}
+
+/* What the self-check found, in one line. */
+static void log_guards(const struct mw_service *service)
+{
+    struct mw_isolate_stats stats;
+    char in_force[96] = "", missing[96] = "";
+    mw_isolate_snapshot(service->isolate, &stats);
+    for (unsigned bit = 0; mw_isolate_guard_name(bit); bit++) {
+        char *list = stats.guards >> bit & 1 ? in_force : missing;
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof in_force - used, "%s%s", used ? ", " : "",
+                 mw_isolate_guard_name(bit));
+    }
+    mw_log("compiles are isolated by %s (landlock ABI %d)%s%s", in_force, stats.landlock_abi,
+           missing[0] ? "; this kernel lacks what keeps strangers' source in: " : "", missing);
+}
+
+static int remote_check(const struct mw_serve_settings *settings, char *why, size_t why_bytes)
+{
+    if (!settings->allow_remote || (settings->isolation == 0 && !settings->unguarded))
+        return 0;
+    snprintf(
+        why, why_bytes,
+        "--allow-remote lets strangers in, whose source must be isolated by every guard; leave "
+        "%s out",
+        settings->unguarded ? "--unguarded" : "--isolation in-process");
+    return -EPERM;
+}
+
+static struct mw_leaf_place place_of(const struct mw_service *service)
+{
+    const struct mw_serve_settings *settings = &service->settings;
+    struct mw_leaf_place place = {
+        .toolchain = service->toolchain,
+        .isolate = service->isolate,
+        .ceilings = {.wall_ns = settings->timeout_max_ms * MW_NS_PER_MS,
+                     .cpu_ns = settings->cpu_max_ms * MW_NS_PER_MS,
+                     .memory_bytes = settings->memory_max_bytes,
+                     .output_bytes = settings->output_max_bytes},
+    };
+    place.defaults = place.ceilings;
+    if (settings->cpu_default_ms)
+        place.defaults.cpu_ns = settings->cpu_default_ms * MW_NS_PER_MS;
+    if (settings->memory_default_bytes)
+        place.defaults.memory_bytes = settings->memory_default_bytes;
+    if (settings->output_default_bytes)
+        place.defaults.output_bytes = settings->output_default_bytes;
+    return place;
 }
 
 static int open_front(struct mw_service *service, char *why, size_t why_bytes)
 {
     const struct mw_serve_settings *settings = &service->settings;
-    const struct mw_leaf_place place = {
-        .toolchain = service->toolchain,
-        .isolate = service->isolate,
-        .limits = {.wall_ns = settings->timeout_max_ms * MW_NS_PER_MS,
-                   .cpu_ns = settings->cpu_max_ms * MW_NS_PER_MS,
-                   .memory_bytes = settings->memory_max_bytes,
-                   .output_bytes = settings->output_max_bytes},
-    };
     int error = mw_lane_uv_init(&service->adapter, service->loop);
     service->adapter_open = error == 0;
     if (!error)
@@ -206,13 +260,14 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
                                                         .store_io = service->lanes[MW_LANE_STORE],
                                                         .cpu = service->lanes[MW_LANE_COMPILE_CPU],
                                                         .timeout_ms_max = settings->timeout_max_ms,
-                                                        .place = place,
+                                                        .place = place_of(service),
                                                     });
     if (error) {
         snprintf(why, why_bytes, "cannot set up the pipeline: %s", mw_strerror(error));
         return error;
     }
-    error = mw_listener_open(&service->listener, settings->listen, why, why_bytes);
+    error = mw_listener_open(&service->listener, settings->listen, settings->allow_remote != 0, why,
+                             why_bytes);
     if (error)
         return error;
     error = mw_http_new(&service->http,
@@ -223,6 +278,8 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
                             .route_count = mw_service_route_count,
                             .user = service,
                             .check_host = !service->listener.unix_path[0],
+                            .remote = settings->allow_remote != 0,
+                            .public_name = service->settings.public_name,
                             .connections_max = settings->connections_max,
                             .body_bytes_max = settings->body_max_bytes,
                             .body_bytes_total_max = MW_HTTP_BODY_BYTES_TOTAL_MAX_DEFAULT,

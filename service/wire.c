@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <millwright/clock.h>
+#include <millwright/emit.h>
 #include <millwright/error.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -11,16 +13,34 @@ typedef int field_parser(struct mw_submission *submission, const json_t *value,
                          struct mw_problem *problem);
 
 static field_parser parse_language, parse_source, parse_files, parse_main, parse_directory,
-    parse_args, parse_timeout, parse_emit;
+    parse_args, parse_timeout, parse_limits, parse_emit;
 
 /* Every field of the body. "source" follows "language", whose file name it needs. */
 static const struct field {
     const char *name;
     field_parser *parse;
 } fields[] = {
-    {"language", parse_language},  {"main", parse_main}, {"source", parse_source},
-    {"files", parse_files},        {"args", parse_args}, {"directory", parse_directory},
-    {"timeout_ms", parse_timeout}, {"emit", parse_emit},
+    {"language", parse_language},  {"main", parse_main},     {"source", parse_source},
+    {"files", parse_files},        {"args", parse_args},     {"directory", parse_directory},
+    {"timeout_ms", parse_timeout}, {"limits", parse_limits}, {"emit", parse_emit},
+};
+
+/* Every member of "limits". What is over the service's own ceiling is not refused here, but cut to
+ * it by who knows that. */
+static const struct limit_field {
+    const char *name;
+    size_t offset;  /* into struct mw_submission */
+    uint64_t unit;  /* what one of it is in there */
+    json_int_t max; /* past it it is no limit any more, but a mistake */
+    bool is_small;  /* an unsigned, not a uint64_t */
+} limit_fields[] = {
+    {"wall_ms", offsetof(struct mw_submission, limits.wall_ns), MW_NS_PER_MS, 600000, false},
+    {"cpu_ms", offsetof(struct mw_submission, limits.cpu_ns), MW_NS_PER_MS, 3600000, false},
+    {"memory_bytes", offsetof(struct mw_submission, limits.memory_bytes), 1, (json_int_t)1 << 40,
+     false},
+    {"output_bytes", offsetof(struct mw_submission, limits.output_bytes), 1,
+     (json_int_t)MW_ARTIFACT_BYTES_MAX, false},
+    {"diagnostics", offsetof(struct mw_submission, diagnostics_max), 1, MW_DIAGNOSTICS_MAX, true},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -36,6 +56,9 @@ static int bad_field(struct mw_problem *problem, const char *field, const char *
 static int parse_file(struct mw_submission *submission, size_t index, const json_t *value,
                       struct mw_problem *problem);
 static int decode_base64(const json_t *text, char **data, size_t *bytes);
+static int parse_limit(struct mw_submission *submission, const struct limit_field *field,
+                       const json_t *value, struct mw_problem *problem);
+static json_t *first_error(json_t *list, size_t begin, size_t end);
 static json_t *diagnostic_json(const struct mw_diagnostic *diagnostic);
 static json_t *text_json(const char *text);
 
@@ -159,7 +182,7 @@ static int check_members(const json_t *object, struct mw_problem *problem)
         if (i == COUNT(fields))
             return bad_field(problem, name,
                              "is not a field of a compile request; there are language, source, "
-                             "files, main, directory, args, timeout_ms and emit");
+                             "files, main, directory, args, timeout_ms, limits and emit");
     }
     return 0;
 }
@@ -342,6 +365,47 @@ static int parse_timeout(struct mw_submission *submission, const json_t *value,
     return 0;
 }
 
+static int parse_limits(struct mw_submission *submission, const json_t *value,
+                        struct mw_problem *problem)
+{
+    size_t known = 0;
+    int error = 0;
+    if (!json_is_object(value))
+        return bad_field(problem, "limits", "must be an object");
+    for (size_t i = 0; !error && i < COUNT(limit_fields); i++) {
+        const json_t *limit = json_object_get(value, limit_fields[i].name);
+        known += limit != NULL;
+        if (limit)
+            error = parse_limit(submission, &limit_fields[i], limit, problem);
+    }
+    if (!error && json_object_size(value) != known)
+        return bad_field(problem, "limits",
+                         "has a member other than wall_ms, cpu_ms, memory_bytes, output_bytes and "
+                         "diagnostics");
+    return error;
+}
+
+static int parse_limit(struct mw_submission *submission, const struct limit_field *field,
+                       const json_t *value, struct mw_problem *problem)
+{
+    json_int_t number = json_integer_value(value);
+    char *target = (char *)submission + field->offset;
+    if (!json_is_integer(value) || number < 1 || number > field->max) {
+        char subject[64];
+        snprintf(subject, sizeof subject, "limits.%s", field->name);
+        mw_problem_set(problem, MW_PROBLEM_BAD_FIELD, subject,
+                       "%s: must be a whole number from 1 to %lld", subject, (long long)field->max);
+        return -EINVAL;
+    }
+    uint64_t large = (uint64_t)number * field->unit;
+    unsigned small = (unsigned)number;
+    if (field->is_small)
+        memcpy(target, &small, sizeof small);
+    else
+        memcpy(target, &large, sizeof large);
+    return 0;
+}
+
 static int parse_emit(struct mw_submission *submission, const json_t *value,
                       struct mw_problem *problem)
 {
@@ -401,6 +465,33 @@ json_t *mw_wire_diagnostics(const struct mw_diagnostics *diagnostics)
         }
     }
     return list;
+}
+
+json_t *mw_wire_diagnostics_cut(json_t *list, unsigned max)
+{
+    size_t count = json_array_size(list);
+    if (max == 0 || count <= max)
+        return json_incref(list);
+    json_t *cut = json_array();
+    for (size_t i = 0; cut && i < max; i++)
+        json_array_append(cut, json_array_get(list, i));
+    json_t *error = first_error(list, max, count);
+    if (cut && error && !first_error(list, 0, max))
+        json_array_set(cut, max - 1, error);
+    return cut;
+}
+
+/* Borrowed; NULL: none. */
+static json_t *first_error(json_t *list, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++) {
+        json_t *item = json_array_get(list, i);
+        const char *severity = json_string_value(json_object_get(item, "severity"));
+        if (severity && (strcmp(severity, mw_severity_name(MW_SEVERITY_ERROR)) == 0 ||
+                         strcmp(severity, mw_severity_name(MW_SEVERITY_FATAL)) == 0))
+            return item;
+    }
+    return NULL;
 }
 
 static json_t *diagnostic_json(const struct mw_diagnostic *diagnostic)

@@ -11,6 +11,7 @@
 
 #include <millwright/diagnostic.h>
 #include <millwright/key.h>
+#include <millwright/limits.h>
 #include <millwright/options.h>
 #include <millwright/request.h>
 
@@ -22,6 +23,8 @@ struct mw_submission {
     json_t *body; /* owns the strings that the request points to */
     struct mw_compile_request request;
     struct mw_run_options run;
+    struct mw_limits limits;  /* parsed: as asked for, 0: not; the caller cuts them */
+    unsigned diagnostics_max; /* of the answer; 0: all */
     struct mw_options *options;
     struct mw_key key;
     struct mw_source_file *files;
@@ -42,6 +45,11 @@ uint32_t mw_submission_timeout_look(const char *body, size_t body_bytes);
 
 /* The diagnostics as a JSON array. NULL when memory is out. */
 json_t *mw_wire_diagnostics(const struct mw_diagnostics *diagnostics);
+
+/* The first `max` (0: all) of such an array, as a new reference. Where those show no error and the
+ * rest has one, its first takes the last place, so that a failure is explained. NULL when memory is
+ * out. */
+json_t *mw_wire_diagnostics_cut(json_t *list, unsigned max);
 
 /* Bytes as a JSON string of base64. NULL when memory is out. */
 json_t *mw_wire_base64(const char *data, size_t bytes);

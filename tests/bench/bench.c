@@ -281,7 +281,10 @@ static void print_row(const struct bench_report *report, const struct bench_row 
         printf("  ");
         print_ms(row->peers[i], column_width(report->peers[i]));
     }
-    printf("  %8.2f", ratio(row));
+    if (isnan(row->peers[0]))
+        printf("  %8s", "-");
+    else
+        printf("  %8.2f", ratio(row));
     if (report->side != NULL) {
         printf("  ");
         print_ms(row->side, column_width(report->side));
@@ -329,9 +332,10 @@ static json_t *row_json(const struct bench *bench, const struct bench_report *re
                      peers, "ratio", ratio(row), "runs", (int)bench->runs);
 }
 
+/* 0 when there is none: JSON has no NAN. */
 static double ratio(const struct bench_row *row)
 {
-    return row->ours > 0 ? row->peers[0] / row->ours : 0;
+    return row->ours > 0 && !isnan(row->peers[0]) ? row->peers[0] / row->ours : 0;
 }
 
 static int column_width(const char *head)

@@ -14,7 +14,7 @@
 #include "service/support.h"
 #include "service/swarm.h"
 
-#define COMPILES_DEFAULT 400
+#define COMPILES_DEFAULT 240
 #define AT_ONCE          40
 #define HOSTILE_EVERY    20 /* 5 % */
 #define REPEAT_EVERY     7  /* asks again for what was just compiled */

@@ -2,7 +2,10 @@
  * the CPU lane, starts no thread, and leaks nothing onto the shared pool.
  *
  * "Reaches clang" is taken literally: this executable stands in front of clang's own entry point,
- * CompilerInstance::ExecuteAction, and notes which thread called it. */
+ * CompilerInstance::ExecuteAction, and notes which thread called it. Isolated, clang runs in a
+ * worker process, which bears the name of the thread that drives it: there that name is what is
+ * watched. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -14,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -86,10 +90,10 @@ static void on_stop(uv_async_t *async)
     uv_close((uv_handle_t *)async, NULL);
 }
 
-static void house_open(struct house *house, bool on_pool)
+static void house_open(struct house *house, bool on_pool, bool isolated)
 {
     struct mw_serve_settings settings = mw_serve_defaults;
-    char why[256] = "";
+    char why[600] = "";
 
     memset(house, 0, sizeof *house);
     strcpy(house->folder, "/tmp/mw-negative-XXXXXX");
@@ -99,7 +103,9 @@ static void house_open(struct house *house, bool on_pool)
     snprintf(settings.data, sizeof settings.data, "%s/data", house->folder);
     settings.lane_cap = 2;
     settings.emit_lane = on_pool;
-    settings.isolation = 1; /* in this process, where clang is watched */
+    settings.isolation = isolated ? 0 : 1;
+    if (isolated && getenv("MW_WORKER"))
+        snprintf(settings.worker, sizeof settings.worker, "%s", getenv("MW_WORKER"));
     assert_int_equal(uv_loop_init(&house->loop), 0);
     if (mw_service_new(&house->service, &house->loop, &settings, why, sizeof why) != 0)
         fail_msg("no service: %s", why);
@@ -177,6 +183,124 @@ static const char *what_leaked(struct house *house)
     return NULL;
 }
 
+/* ---- the checker of isolated compiles ---- */
+
+/* Reads the first line of /proc/PID/NAME; "" when there is none. */
+static void proc_line(const char *pid, const char *name, char *line, int bytes)
+{
+    char path[64];
+    FILE *file;
+
+    line[0] = '\0';
+    snprintf(path, sizeof path, "/proc/%.20s/%s", pid, name);
+    file = fopen(path, "re");
+    if (file && !fgets(line, bytes, file))
+        line[0] = '\0';
+    if (file)
+        fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+}
+
+static pid_t parent_of(const char *pid)
+{
+    char line[256];
+    int parent = 0;
+
+    proc_line(pid, "stat", line, sizeof line);
+    if (strrchr(line, ')'))
+        (void)sscanf(strrchr(line, ')'), ") %*c %d", &parent);
+    return (pid_t)parent;
+}
+
+/* Looks at the workers of this process, its grandchildren, until told to stop. */
+struct watch {
+    pthread_t thread;
+    _Atomic bool stop;         /* relaxed: whoever set it joins the thread */
+    unsigned on_lane, on_pool; /* looks at a worker of such a name; after the join the joiner's */
+};
+
+static void look_at_workers(struct watch *watch)
+{
+    DIR *folder = opendir("/proc");
+    char name[64], parent[16];
+
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder));) {
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+            continue;
+        snprintf(parent, sizeof parent, "%d", (int)parent_of(entry->d_name));
+        if (parent_of(parent) != getpid())
+            continue;
+        proc_line(entry->d_name, "comm", name, sizeof name);
+        watch->on_lane += strcmp(name, "mw-cpu-lane") == 0;
+        watch->on_pool += strcmp(name, "mw-pool") == 0;
+    }
+    closedir(folder);
+}
+
+static void *watch_workers(void *arg)
+{
+    struct watch *watch = arg;
+
+    while (!atomic_load_explicit(&watch->stop, memory_order_relaxed)) {
+        look_at_workers(watch);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    return NULL;
+}
+
+/* Compiles in a worker for long enough to be seen. Returns the `thread` of the answer. */
+static char *compile_long(struct house *house)
+{
+    static const char body[] =
+        "{\"language\":\"c++\",\"emit\":\"none\",\"timeout_ms\":120000,\"source\":\""
+        "constexpr unsigned spin(unsigned n)"
+        "{ unsigned s = 0; for (unsigned i = 0; i < n; i++) s = s * 31 + i; return s; }\\n"
+        "static_assert(spin(90000) != 7, \\\"\\\"); static_assert(spin(90001) != 7, \\\"\\\");"
+        "static_assert(spin(90002) != 7, \\\"\\\"); static_assert(spin(90003) != 7, \\\"\\\");"
+        "\"}";
+    struct reply reply;
+    char *thread;
+
+    client_send(&house->client, &(struct request){.path = "/v1/compile", .body = body}, &reply);
+    if (reply.status != 200 || !strstr(reply.body.data, "\"cached\":false"))
+        fail_msg("%ld %s", reply.status, reply.body.data);
+    thread = strstr(reply.body.data, "\"thread\":\"");
+    assert_non_null(thread);
+    thread += strlen("\"thread\":\"");
+    thread = strndup(thread, strcspn(thread, "\""));
+    reply_free(&reply);
+    return thread;
+}
+
+/* Compiles isolated and says what is wrong with who drove the worker, or NULL. */
+static const char *what_drove_the_worker(struct house *house)
+{
+    struct watch watch = {0};
+    unsigned starts = thread_starts_under_leaf();
+    bool lane;
+    char *thread;
+
+    for (int kind = 0; kind < MW_THREAD_KINDS; kind++)
+        atomic_store_explicit(&reached_on[kind], 0, memory_order_relaxed);
+    assert_int_equal(pthread_create(&watch.thread, NULL, watch_workers, &watch), 0);
+    thread = compile_long(house);
+    lane = strcmp(thread, "mw-cpu-lane") == 0;
+    free(thread);
+    atomic_store_explicit(&watch.stop, true, memory_order_relaxed);
+    assert_int_equal(pthread_join(watch.thread, NULL), 0);
+    for (int kind = 0; kind < MW_THREAD_KINDS; kind++)
+        if (atomic_load_explicit(&reached_on[kind], memory_order_relaxed) > 0)
+            return "clang ran in the service's process";
+    if (watch.on_pool > 0)
+        return lane ? "a pool worker drove it, and the answer hides it" : "a pool worker drove it";
+    if (watch.on_lane == 0)
+        return "no worker was seen under the lane's name";
+    if (!lane)
+        return "the answer does not name mw-cpu-lane";
+    return thread_starts_under_leaf() != starts ? "the leaf started a thread" : NULL;
+}
+
 /* ---- tests ---- */
 
 /* Broken by an emit that runs anywhere but on the lane, or that starts threads of its own. */
@@ -186,7 +310,7 @@ static void compile_reaches_clang_on_the_lane_and_starts_no_thread(void **state)
     const char *leak;
 
     (void)state;
-    house_open(&house, false);
+    house_open(&house, false, false);
     leak = what_leaked(&house);
     house_close(&house);
     if (leak)
@@ -200,11 +324,54 @@ static void control_emit_routed_to_the_pool_is_caught(void **state)
     const char *leak;
 
     (void)state;
-    house_open(&house, true);
+    house_open(&house, true, false);
     leak = what_leaked(&house);
     house_close(&house);
     assert_non_null(leak);
     assert_string_equal(leak, "clang ran on a pool worker");
+}
+
+/* Broken when an isolated compile is driven from anywhere but the lane, or reaches clang in the
+ * service's own process. */
+static void isolated_compile_is_driven_by_the_lane(void **state)
+{
+    struct house house;
+    const char *wrong;
+
+    (void)state;
+    house_open(&house, false, true);
+    wrong = what_drove_the_worker(&house);
+    house_close(&house);
+    if (wrong)
+        fail_msg("%s", wrong);
+}
+
+/* Control: the same service, its isolated compiles driven by workers of the shared pool. */
+static void control_isolated_compile_driven_by_the_pool_is_caught(void **state)
+{
+    struct house house;
+    const char *wrong;
+
+    (void)state;
+    house_open(&house, true, true);
+    wrong = what_drove_the_worker(&house);
+    house_close(&house);
+    assert_non_null(wrong);
+    assert_string_equal(wrong, "a pool worker drove it");
+}
+
+/* Control: a compile that is not isolated at all. */
+static void control_compile_in_the_process_is_no_isolated_one(void **state)
+{
+    struct house house;
+    const char *wrong;
+
+    (void)state;
+    house_open(&house, false, false);
+    wrong = what_drove_the_worker(&house);
+    house_close(&house);
+    assert_non_null(wrong);
+    assert_string_equal(wrong, "clang ran in the service's process");
 }
 
 static struct mw_pool *leak_pool;
@@ -236,7 +403,7 @@ static void control_leaf_that_fans_out_is_caught(void **state)
     assert_int_equal(sem_init(&leaked, 0, 0), 0);
     assert_int_equal(mw_pool_new(&leak_pool, &(struct mw_pool_options){0}), 0);
     leak_to_pool(); /* not from a leaf: it only brings the worker that the leaves will find idle */
-    house_open(&house, false);
+    house_open(&house, false, false);
     atomic_store_explicit(&fan_out, true, memory_order_relaxed);
     leak = what_leaked(&house);
     atomic_store_explicit(&fan_out, false, memory_order_relaxed);
@@ -252,6 +419,9 @@ int main(void)
         cmocka_unit_test(compile_reaches_clang_on_the_lane_and_starts_no_thread),
         cmocka_unit_test(control_emit_routed_to_the_pool_is_caught),
         cmocka_unit_test(control_leaf_that_fans_out_is_caught),
+        cmocka_unit_test(isolated_compile_is_driven_by_the_lane),
+        cmocka_unit_test(control_isolated_compile_driven_by_the_pool_is_caught),
+        cmocka_unit_test(control_compile_in_the_process_is_no_isolated_one),
     };
 
     if (mw_compile_init() != 0)

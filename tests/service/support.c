@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -315,4 +316,100 @@ unsigned process_threads(pid_t pid)
         count += entry->d_name[0] != '.';
     closedir(folder);
     return count;
+}
+
+/* The parent of a process, or 0 when it is gone. The name before it may hold anything. */
+static pid_t parent_of(const char *pid)
+{
+    char path[64], line[512] = "";
+    int parent = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    file = fopen(path, "re");
+    if (file && fgets(line, sizeof line, file) && strrchr(line, ')'))
+        (void)sscanf(strrchr(line, ')'), ") %*c %d", &parent);
+    if (file)
+        fclose(file);
+    return (pid_t)parent;
+}
+
+unsigned process_descendants(pid_t pid)
+{
+    unsigned count = 0;
+    DIR *folder = opendir("/proc");
+
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && parent_of(entry->d_name) == pid)
+            count += 1 + process_descendants((pid_t)atoi(entry->d_name));
+    closedir(folder);
+    return count;
+}
+
+unsigned process_descriptors(pid_t pid)
+{
+    char path[64];
+    unsigned count = 0;
+    DIR *folder;
+
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    folder = opendir(path);
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+json_int_t isolation_number(struct room *room, const char *member)
+{
+    struct answer answer = ask(room, &(struct request){.path = "/v1/isolation"});
+    json_int_t number = number_of(answer.json, member);
+
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    return number;
+}
+
+/* Until nothing runs and the workers that should wait do. */
+static void until_quiet(struct room *room)
+{
+    const unsigned looks_max = 30000; /* far above what a slow machine needs */
+    unsigned looks = 0;
+
+    while (lane_number(room, "compile-cpu", "running") > 0 ||
+           isolation_number(room, "running") > 0 || isolation_number(room, "ready") < 2 ||
+           process_descendants(room->server.pid) > 3) {
+        if (looks++ > looks_max)
+            fail_msg("the service does not come to rest: %u processes",
+                     process_descendants(room->server.pid));
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
+struct house_mark house_mark(struct room *room)
+{
+    until_quiet(room);
+    return (struct house_mark){
+        .processes = process_descendants(room->server.pid),
+        .descriptors = process_descriptors(room->server.pid),
+        .resident_kb = process_number(room->server.pid, "VmRSS"),
+    };
+}
+
+/* A connection to the store is opened at need and kept: those are the spare descriptors. */
+void expect_house_as_marked(struct room *room, const struct house_mark *mark, long growth_kb)
+{
+    const unsigned spare_descriptors = 24;
+    struct house_mark now = house_mark(room);
+
+    printf("processes %u, then %u; descriptors %u, then %u; resident %ld KiB, then %ld\n",
+           mark->processes, now.processes, mark->descriptors, now.descriptors, mark->resident_kb,
+           now.resident_kb);
+    assert_int_equal(now.processes, mark->processes);
+    if (now.descriptors > mark->descriptors + spare_descriptors)
+        fail_msg("%u descriptors are open, %u were", now.descriptors, mark->descriptors);
+    if (now.resident_kb > mark->resident_kb + growth_kb)
+        fail_msg("%ld KiB are resident, %ld were", now.resident_kb, mark->resident_kb);
 }

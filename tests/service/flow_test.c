@@ -439,8 +439,7 @@ static void expect_refused(struct room *room, const char *listen, const char *sa
     free(text.data);
 }
 
-/* Broken when compiles of strangers could come in before they run isolated, or an address that is
- * none is taken. */
+/* Broken when strangers may come in though nobody said so, or an address that is none is taken. */
 static void only_loopback_addresses_are_taken(void **state)
 {
     static const char *const strangers[] = {"0.0.0.0:0", "[::]:0", "192.0.2.1:0",

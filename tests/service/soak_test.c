@@ -18,7 +18,6 @@
 #define AT_ONCE          40
 #define HOSTILE_EVERY    20 /* 5 % */
 #define REPEAT_EVERY     7  /* asks again for what was just compiled */
-#define GROWTH_KB_MAX    (96 << 10)
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -28,6 +27,8 @@
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
+
+#define GROWTH_KB_MAX (SANITIZED ? 1024 << 10 : 96 << 10) /* a sanitizer keeps what is freed */
 
 /* %u: a number that makes the symbol its own. */
 static const struct kind {

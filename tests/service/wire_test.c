@@ -72,7 +72,8 @@ static void every_field_lands_in_the_request(void **state)
         parse("{\"files\":[{\"name\":\"a.c\",\"content\":\"\"},"
               "{\"name\":\"b/c.h\",\"content_base64\":\"AAH/\"}],\"main\":\"a.c\","
               "\"directory\":\"/w/d\",\"args\":[\"-O2\",\"-DX=1\"],\"timeout_ms\":77,"
-              "\"emit\":\"llvm-ir\",\"language\":\"c\"}");
+              "\"limits\":{\"wall_ms\":3,\"cpu_ms\":4,\"memory_bytes\":5,\"output_bytes\":6,"
+              "\"diagnostics\":7},\"emit\":\"llvm-ir\",\"language\":\"c\"}");
     const struct mw_compile_request *request = &submission->request;
 
     (void)state;
@@ -85,6 +86,11 @@ static void every_field_lands_in_the_request(void **state)
     assert_int_equal(request->arg_count, 2);
     assert_string_equal(request->args[1], "-DX=1");
     assert_int_equal(submission->run.timeout_ms, 77);
+    assert_int_equal(submission->limits.wall_ns, 3000000);
+    assert_int_equal(submission->limits.cpu_ns, 4000000);
+    assert_int_equal(submission->limits.memory_bytes, 5);
+    assert_int_equal(submission->limits.output_bytes, 6);
+    assert_int_equal(submission->diagnostics_max, 7);
     assert_int_equal(request->emit, MW_EMIT_LLVM_IR);
     assert_int_equal(mw_options_emit(submission->options), MW_EMIT_LLVM_IR);
     mw_submission_free(submission);
@@ -255,6 +261,22 @@ static void mistakes_are_refused_by_the_name_of_their_field(void **state)
          "is empty"},
         {"{\"source\":\"\",\"language\":\"c\",\"emit\":\"exe\"}", MW_PROBLEM_BAD_FIELD, "emit",
          "\"preprocessed\" or \"none\""},
+        {"{\"source\":\"\",\"language\":\"c\",\"limits\":7}", MW_PROBLEM_BAD_FIELD, "limits",
+         "must be an object"},
+        {"{\"source\":\"\",\"language\":\"c\",\"limits\":{\"isolation\":1}}", MW_PROBLEM_BAD_FIELD,
+         "limits", "a member other than"},
+        {"{\"source\":\"\",\"language\":\"c\",\"limits\":{\"cpu_ms\":0}}", MW_PROBLEM_BAD_FIELD,
+         "limits.cpu_ms", "from 1 to 3600000"},
+        {"{\"source\":\"\",\"language\":\"c\",\"limits\":{\"wall_ms\":1e3}}", MW_PROBLEM_BAD_FIELD,
+         "limits.wall_ms", "from 1 to 600000"},
+        {"{\"source\":\"\",\"language\":\"c\",\"limits\":{\"memory_bytes\":-1}}",
+         MW_PROBLEM_BAD_FIELD, "limits.memory_bytes", "from 1 to 1099511627776"},
+        {"{\"source\":\"\",\"language\":\"c\",\"limits\":{\"output_bytes\":536870913}}",
+         MW_PROBLEM_BAD_FIELD, "limits.output_bytes", "from 1 to 536870912"},
+        {"{\"source\":\"\",\"language\":\"c\",\"limits\":{\"diagnostics\":1001}}",
+         MW_PROBLEM_BAD_FIELD, "limits.diagnostics", "from 1 to 1000"},
+        {"{\"source\":\"\",\"language\":\"c\",\"isolation\":\"in-process\"}", MW_PROBLEM_BAD_FIELD,
+         "isolation", "is not a field of a compile request"},
         {"{\"source\":\"\",\"language\":\"c\",\"timeout_ms\":0}", MW_PROBLEM_BAD_FIELD,
          "timeout_ms", "from 1 to 600000"},
         {"{\"source\":\"\",\"language\":\"c\",\"timeout_ms\":600001}", MW_PROBLEM_BAD_FIELD,

@@ -138,12 +138,10 @@ int loop_bring(struct mw_lane *lane, uint64_t now)
  * would make them wait for each other. */
 static void loop_arrive(struct mw_lane *lane, struct slot *slot)
 {
-    unsigned own = 1; /* the job that it takes itself */
-
     lane->coming--;
     inbox_settle(lane); /* it was awaited: who posts from now on must look for himself */
     lane_take_in(lane);
-    while (!loop_is_spare(lane, slot) && loop_wanted(lane, own)) {
+    while (!loop_is_spare(lane, slot) && loop_wanted(lane, 1)) { /* it takes one job itself */
         uint64_t now = mw_clock_ns();
         struct slot *next;
         int error;

@@ -29,6 +29,8 @@ static const size_t limit_offsets[] = {
 
 #define LIMITS (sizeof limit_offsets / sizeof limit_offsets[0])
 
+static json_t *usage_json(const struct mw_usage *usage);
+
 static uint64_t limit_of(const struct mw_limits *limits, size_t which)
 {
     uint64_t value;
@@ -107,10 +109,9 @@ json_t *mw_leaf_explain(const struct mw_leaf *leaf, int status, struct mw_proble
             "the compile needs more %s than it may have: %llu %s; %s, or ask for a larger "
             "limit if the service has one",
             limit_texts[hit].what, value, limit_texts[hit].unit, limit_texts[hit].advice);
-        return json_pack("{s:I, s:f, s:f, s:I}", "limit_value", (json_int_t)value, "wall_ms",
-                         (double)leaf->usage.wall_ns / 1e6, "cpu_ms",
-                         (double)leaf->usage.cpu_ns / 1e6, "memory_peak_bytes",
-                         (json_int_t)leaf->usage.memory_peak_bytes);
+        json_t *members = usage_json(&leaf->usage);
+        json_object_set_new(members, "limit_value", json_integer((json_int_t)value));
+        return members;
     }
     if (status == -EAGAIN) {
         mw_problem_set(problem, MW_PROBLEM_QUEUE_FULL, "workers",
@@ -128,7 +129,12 @@ json_t *mw_leaf_usage_json(const struct mw_leaf *leaf, const struct mw_leaf_plac
 {
     if (!place->isolate)
         return NULL;
-    return json_pack("{s:f, s:f, s:I}", "wall_ms", (double)leaf->usage.wall_ns / 1e6, "cpu_ms",
-                     (double)leaf->usage.cpu_ns / 1e6, "memory_peak_bytes",
-                     (json_int_t)leaf->usage.memory_peak_bytes);
+    return usage_json(&leaf->usage);
+}
+
+static json_t *usage_json(const struct mw_usage *usage)
+{
+    return json_pack("{s:f, s:f, s:I}", "wall_ms", (double)usage->wall_ns / MW_NS_PER_MS, "cpu_ms",
+                     (double)usage->cpu_ns / MW_NS_PER_MS, "memory_peak_bytes",
+                     (json_int_t)usage->memory_peak_bytes);
 }

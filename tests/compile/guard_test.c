@@ -23,15 +23,7 @@
 #include "clang_bridge.h"
 #include "compile/trial.h"
 #include "pools/thread_starts.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+#include "support/sanitized.h"
 
 static const struct mw_toolchain *toolchain;
 static unsigned own_starts; /* threads that were started, the host's one among them */

@@ -16,17 +16,9 @@
 #include <cmocka.h>
 
 #include "isolate_world.h"
+#include "support/sanitized.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 static struct mw_isolate_stats stats_of(const struct world *world)
 {

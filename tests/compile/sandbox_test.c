@@ -26,18 +26,10 @@
 
 #include "folder.h"
 #include "sandbox.h"
+#include "support/sanitized.h"
 #include "trial.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 #define DATA_BYTES (UINT64_C(1) << 30)
 #define FILE_BYTES (UINT64_C(1) << 20)

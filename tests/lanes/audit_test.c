@@ -561,7 +561,7 @@ static void busy_process_forks(void)
 static void forked_child_counts_its_own_threads(void **state)
 {
     (void)state;
-    if (SUPPORT_TSAN)
+    if (SANITIZED_THREADS)
         skip(); /* it ends a child that starts threads */
     assert_string_equal(finding_of(busy_process_forks), "");
 }

@@ -24,10 +24,10 @@
 #define STREAMS    3   /* threads that go on submitting empty jobs */
 #define RING       64  /* jobs of each */
 #define BRIEF_JOBS 300 /* enough for a lane to take leaves for brief */
-#define ROUNDS     (SUPPORT_TSAN ? 40u : 300u)
-#define FREES      (SUPPORT_TSAN ? 20u : 100u)
-#define MIXED_JOBS (SUPPORT_TSAN ? 2000u : 20000u) /* of each submitter of the stress */
-#define STUCK_NS   (50 * MW_NS_PER_MS)             /* how long the control looks at a stuck lane */
+#define ROUNDS     (SANITIZED_THREADS ? 40u : 300u)
+#define FREES      (SANITIZED_THREADS ? 20u : 100u)
+#define MIXED_JOBS (SANITIZED_THREADS ? 2000u : 20000u) /* of each submitter of the stress */
+#define STUCK_NS   (50 * MW_NS_PER_MS) /* how long the control looks at a stuck lane */
 
 struct crew;
 

@@ -11,14 +11,7 @@
 
 #include "lanes/scene.h"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define CHILD_HAS_THREADS 0 /* ThreadSanitizer ends a child that starts one */
-#endif
-#endif
-#ifndef CHILD_HAS_THREADS
-#define CHILD_HAS_THREADS 1
-#endif
+#define CHILD_HAS_THREADS (!SANITIZED_THREADS) /* ThreadSanitizer ends a child that starts one */
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

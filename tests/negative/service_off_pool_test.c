@@ -301,18 +301,26 @@ static const char *what_drove_the_worker(struct house *house)
     return thread_starts_under_leaf() != starts ? "the leaf started a thread" : NULL;
 }
 
+/* What `look` finds in a service of its own. */
+static const char *look_at(bool on_pool, bool isolated, const char *(*look)(struct house *))
+{
+    struct house house;
+    const char *found;
+
+    house_open(&house, on_pool, isolated);
+    found = look(&house);
+    house_close(&house);
+    return found;
+}
+
 /* ---- tests ---- */
 
 /* Broken by an emit that runs anywhere but on the lane, or that starts threads of its own. */
 static void compile_reaches_clang_on_the_lane_and_starts_no_thread(void **state)
 {
-    struct house house;
-    const char *leak;
+    const char *leak = look_at(false, false, what_leaked);
 
     (void)state;
-    house_open(&house, false, false);
-    leak = what_leaked(&house);
-    house_close(&house);
     if (leak)
         fail_msg("%s", leak);
 }
@@ -320,13 +328,9 @@ static void compile_reaches_clang_on_the_lane_and_starts_no_thread(void **state)
 /* Control: the same service with the same cap, its emits routed to workers of the shared pool. */
 static void control_emit_routed_to_the_pool_is_caught(void **state)
 {
-    struct house house;
-    const char *leak;
+    const char *leak = look_at(true, false, what_leaked);
 
     (void)state;
-    house_open(&house, true, false);
-    leak = what_leaked(&house);
-    house_close(&house);
     assert_non_null(leak);
     assert_string_equal(leak, "clang ran on a pool worker");
 }
@@ -335,13 +339,9 @@ static void control_emit_routed_to_the_pool_is_caught(void **state)
  * service's own process. */
 static void isolated_compile_is_driven_by_the_lane(void **state)
 {
-    struct house house;
-    const char *wrong;
+    const char *wrong = look_at(false, true, what_drove_the_worker);
 
     (void)state;
-    house_open(&house, false, true);
-    wrong = what_drove_the_worker(&house);
-    house_close(&house);
     if (wrong)
         fail_msg("%s", wrong);
 }
@@ -349,13 +349,9 @@ static void isolated_compile_is_driven_by_the_lane(void **state)
 /* Control: the same service, its isolated compiles driven by workers of the shared pool. */
 static void control_isolated_compile_driven_by_the_pool_is_caught(void **state)
 {
-    struct house house;
-    const char *wrong;
+    const char *wrong = look_at(true, true, what_drove_the_worker);
 
     (void)state;
-    house_open(&house, true, true);
-    wrong = what_drove_the_worker(&house);
-    house_close(&house);
     assert_non_null(wrong);
     assert_string_equal(wrong, "a pool worker drove it");
 }
@@ -363,13 +359,9 @@ static void control_isolated_compile_driven_by_the_pool_is_caught(void **state)
 /* Control: a compile that is not isolated at all. */
 static void control_compile_in_the_process_is_no_isolated_one(void **state)
 {
-    struct house house;
-    const char *wrong;
+    const char *wrong = look_at(false, false, what_drove_the_worker);
 
     (void)state;
-    house_open(&house, false, false);
-    wrong = what_drove_the_worker(&house);
-    house_close(&house);
     assert_non_null(wrong);
     assert_string_equal(wrong, "clang ran in the service's process");
 }

@@ -17,7 +17,7 @@
 #include "pools/support.h"
 
 #define READERS      4
-#define READS        (SUPPORT_TSAN ? 20000u : 200000u) /* of each, and as many after each sleep */
+#define READS        (SANITIZED_THREADS ? 20000u : 200000u) /* of each, and as many after each sleep */
 #define READS_NAPPED 200u
 #define NAPS         40u
 #define NEAR_NS      (5 * MW_NS_PER_US)   /* "a few microseconds" */

@@ -486,7 +486,7 @@ static void a_forked_child_leaves_the_monitor_alone(void **state)
     pid_t child;
 
     (void)state;
-    if (SUPPORT_TSAN)
+    if (SANITIZED_THREADS)
         skip(); /* its runtime does not take a fork with threads */
     scene = scene_open(2, 200);
     scene_monitor(scene, 8);

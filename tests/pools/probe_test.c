@@ -371,7 +371,7 @@ static void a_forked_child_leaves_the_probe_alone(void **state)
     pid_t child;
 
     (void)state;
-    if (SUPPORT_TSAN)
+    if (SANITIZED_THREADS)
         skip(); /* its runtime does not take a fork with threads */
     scene_open(&scene);
     scene_probe(&scene);

@@ -9,17 +9,7 @@
 
 #include <millwright/mutex.h>
 
-/* Built with ThreadSanitizer, whose threads and forks are not quite the system's. */
-#if defined(__SANITIZE_THREAD__)
-#define SUPPORT_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SUPPORT_TSAN 1
-#endif
-#endif
-#ifndef SUPPORT_TSAN
-#define SUPPORT_TSAN 0
-#endif
+#include "support/sanitized.h"
 
 #define SUPPORT_WAIT_S 60 /* far above anything a healthy run takes, sanitizers included */
 

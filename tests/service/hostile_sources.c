@@ -18,18 +18,21 @@ static void write_repeated(FILE *out, unsigned times, const char *text)
         fputs(text, out);
 }
 
-static void write_few_bangs(FILE *out)
+static void write_bangs(FILE *out, unsigned count)
 {
     fputs("int f(void) { return ", out);
-    write_repeated(out, 2000, "!");
+    write_repeated(out, count, "!");
     fputs("1; }\n", out);
+}
+
+static void write_few_bangs(FILE *out)
+{
+    write_bangs(out, 2000);
 }
 
 static void write_many_bangs(FILE *out)
 {
-    fputs("int f(void) { return ", out);
-    write_repeated(out, 200000, "!");
-    fputs("1; }\n", out);
+    write_bangs(out, 200000);
 }
 
 static void write_else_ifs(FILE *out)

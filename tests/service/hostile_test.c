@@ -19,25 +19,11 @@
 #include "service/support.h"
 #include "service/swarm.h"
 #include "support/process.h"
+#include "support/sanitized.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #define SECRET "mw_secret_of_the_machine"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1 /* there memory cannot be limited, and everything takes long */
-#endif
-#if __has_feature(thread_sanitizer)
-#define SANDBOXED 0 /* that tool has a thread of its own, and no sandbox is entered with two */
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-#ifndef SANDBOXED
-#define SANDBOXED 1
-#endif
 
 /* Far below what one of these sources would take; a sanitizer keeps what is freed. */
 #define GROWTH_KB_MAX (SANITIZED ? 1024 << 10 : 96 << 10)
@@ -232,7 +218,7 @@ static void source_that_reads_gets_nothing(void **state)
 {
     struct room *room = *state;
 
-    if (!SANDBOXED)
+    if (SANITIZED_THREADS)
         skip();
     for (size_t i = 0; i < COUNT(readers); i++) {
         struct reading reading = reading_new(room, &readers[i]);
@@ -305,7 +291,7 @@ static void a_fifo_holds_nobody_up(void **state)
     struct room *room = *state;
     char *fifo;
 
-    if (!SANDBOXED)
+    if (SANITIZED_THREADS)
         skip();
     fifo = path_join(room->folder, "fifo");
     assert_int_equal(mkfifo(fifo, 0600), 0);

@@ -19,17 +19,9 @@
 #include "service/support.h"
 #include "service/swarm.h"
 #include "support/process.h"
+#include "support/sanitized.h"
 
 #define BANGS 200000u
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1 /* there the memory of a process cannot be limited */
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 static json_t *source_body(const char *language, const char *source)
 {
@@ -156,7 +148,7 @@ static void source_reads_no_file_of_the_machine(void **state)
     struct room *room = *state;
     struct answer answer;
 
-    if (SANITIZED) /* a worker with a thread of ThreadSanitizer's own enters no sandbox */
+    if (SANITIZED_THREADS) /* a worker with a thread of ThreadSanitizer's own enters no sandbox */
         skip();
     room_start(room, NULL);
     answer = post(room, reading_body());

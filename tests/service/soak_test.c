@@ -13,20 +13,12 @@
 #include "service/hostile_sources.h"
 #include "service/support.h"
 #include "service/swarm.h"
+#include "support/sanitized.h"
 
 #define COMPILES_DEFAULT 240
 #define AT_ONCE          40
 #define HOSTILE_EVERY    20 /* 5 % */
 #define REPEAT_EVERY     7  /* asks again for what was just compiled */
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1 /* everything takes long, so limits come earlier than they should */
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 #define GROWTH_KB_MAX (SANITIZED ? 1024 << 10 : 96 << 10) /* a sanitizer keeps what is freed */
 

@@ -303,19 +303,25 @@ long process_number(pid_t pid, const char *name)
     return value;
 }
 
-unsigned process_threads(pid_t pid)
+/* Entries of a folder in /proc/PID. */
+static unsigned entries_of(pid_t pid, const char *name)
 {
     char path[64];
     unsigned count = 0;
     DIR *folder;
 
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     folder = opendir(path);
     assert_non_null(folder);
     for (const struct dirent *entry; (entry = readdir(folder));)
         count += entry->d_name[0] != '.';
     closedir(folder);
     return count;
+}
+
+unsigned process_threads(pid_t pid)
+{
+    return entries_of(pid, "task");
 }
 
 /* The parent of a process, or 0 when it is gone. The name before it may hold anything. */
@@ -349,17 +355,7 @@ unsigned process_descendants(pid_t pid)
 
 unsigned process_descriptors(pid_t pid)
 {
-    char path[64];
-    unsigned count = 0;
-    DIR *folder;
-
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    folder = opendir(path);
-    assert_non_null(folder);
-    for (const struct dirent *entry; (entry = readdir(folder));)
-        count += entry->d_name[0] != '.';
-    closedir(folder);
-    return count;
+    return entries_of(pid, "fd");
 }
 
 json_int_t isolation_number(struct room *room, const char *member)

@@ -23,7 +23,7 @@ static int open_tcp(struct mw_listener *listener, const char *text, bool remote,
 static size_t host_length(const char *authority);
 static int resolve(const char *text, struct addrinfo **found, char *why, size_t why_bytes);
 static bool is_port(const char *text);
-static bool is_loopback(const struct sockaddr *address);
+static bool is_loopback_four(uint32_t address);
 static bool is_stale(const struct sockaddr_un *address);
 static bool is_socket(const char *path);
 static int listen_on(const struct sockaddr *address, socklen_t length);
@@ -37,6 +37,24 @@ int mw_listener_open(struct mw_listener *listener, const char *text, bool remote
     if (strncmp(text, "unix:", 5) == 0)
         return open_unix(listener, text + 5, why, why_bytes);
     return open_tcp(listener, text, remote, why, why_bytes);
+}
+
+bool mw_listener_is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        struct sockaddr_in four;
+        memcpy(&four, address, sizeof four);
+        return is_loopback_four(four.sin_addr.s_addr);
+    }
+    if (address->sa_family != AF_INET6)
+        return false;
+    struct sockaddr_in6 six;
+    memcpy(&six, address, sizeof six);
+    if (!IN6_IS_ADDR_V4MAPPED(&six.sin6_addr))
+        return IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+    uint32_t four;
+    memcpy(&four, &six.sin6_addr.s6_addr[12], sizeof four);
+    return is_loopback_four(four);
 }
 
 bool mw_listener_is_loopback_name(const char *authority)
@@ -142,7 +160,7 @@ static int open_tcp(struct mw_listener *listener, const char *text, bool remote,
     int error = resolve(text, &found, why, why_bytes);
     if (error)
         return error;
-    if (!remote && !is_loopback(found->ai_addr)) {
+    if (!remote && !mw_listener_is_loopback(found->ai_addr)) {
         snprintf(why, why_bytes,
                  "%s is not a loopback address; listen on 127.0.0.1, [::1] or unix:PATH, or say "
                  "--allow-remote where a proxy in front asks clients who they are",
@@ -199,16 +217,10 @@ static bool is_port(const char *text)
     return digits >= 1 && digits <= 5 && text[digits] == '\0' && atoi(text) <= UINT16_MAX;
 }
 
-static bool is_loopback(const struct sockaddr *address)
+/* In the order of the network. */
+static bool is_loopback_four(uint32_t address)
 {
-    if (address->sa_family == AF_INET) {
-        struct sockaddr_in four;
-        memcpy(&four, address, sizeof four);
-        return ntohl(four.sin_addr.s_addr) >> 24 == 127;
-    }
-    struct sockaddr_in6 six;
-    memcpy(&six, address, sizeof six);
-    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+    return ntohl(address) >> 24 == 127;
 }
 
 /* A listening socket that does not block, or a negative errno. */

@@ -293,7 +293,7 @@ static void control_the_same_holds_the_lane_of_a_service_in_process(void **state
     json_t *body = NULL;
 
     for (size_t i = 0; i < hostile_source_count; i++)
-        if (strcmp(hostile_sources[i].name, "header within itself") == 0)
+        if (strcmp(hostile_sources[i].name, "repetition") == 0)
             body = hostile_body(&hostile_sources[i], 0, NULL);
     assert_non_null(body);
     json_object_set_new(body, "timeout_ms", json_integer(SANITIZED ? 5000 : 1000));

@@ -155,11 +155,14 @@ static void hog_begin(struct trial *trial, unsigned number)
         }
 }
 
-/* Until the place is free. */
+/* Until the place is free. A look each millisecond: without a pause, looks would take the CPU that
+ * a dying worker, whose urgency is low, needs to give its memory back. */
 static void place_await(struct trial *trial)
 {
-    while (lane_number(trial->room, "compile-cpu", "running") > 0)
+    while (lane_number(trial->room, "compile-cpu", "running") > 0) {
         resident_note(trial);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
 }
 
 static void trial_run(struct trial *trial, unsigned number)
@@ -229,15 +232,28 @@ static void a_place_is_free_once_nobody_waits(void **state)
     expect_service_goes_on(room);
 }
 
-/* Control: in the service's own process, where nothing can be ended, the place stays taken. */
+/* Control: in the service's own process, where the assembler cannot be ended, the place stays
+ * taken.
+ */
 static void control_a_place_in_process_stays_taken(void **state)
 {
+    const struct trial trial = {.hog = &hogs[1], .way = BY_LEAVING};
     struct room *room = *state;
+    json_t *body = hog_body(&trial, 0);
+    struct swarm *swarm;
+    long before_kb;
 
+    json_object_del(body, "limits");
     room_start(room, (const char *[]){"--lane-cap", "1", "--isolation", "in-process", NULL});
-    expect_problem(post(room, slow_body(1, 400, 400)), 504, "timeout", NULL, NULL, "timeout_ms");
+    before_kb = process_number(room->server.pid, "VmRSS");
+    swarm = swarm_new(&room->server);
+    swarm_post(swarm, "/v1/compile", body);
+    while (process_number(room->server.pid, "VmRSS") < before_kb + (64 << 10))
+        swarm_turn(swarm, 10); /* the assembler is at it */
+    swarm_leave(swarm, 0);
     nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
     assert_int_equal(lane_number(room, "compile-cpu", "running"), 1);
+    swarm_free(swarm);
     client_close(&room->client);
     server_kill(&room->server);
 }

@@ -20,6 +20,7 @@ struct trial {
     const char *args[TRIAL_ARGS_MAX];
     enum mw_emit_kind emit;
     bool read_disk;
+    uint64_t artifact_bytes_max;  /* as in the request */
     int (*cancelled)(void *user); /* as in the request */
     void *cancelled_user;
 };

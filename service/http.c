@@ -448,7 +448,7 @@ static const char *stranger_of(const struct mw_http_request *request)
     const union MHD_ConnectionInfo *peer =
         MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     if (request->http->options.check_host && /* else a unix socket */
-        !(peer && peer->client_addr && mw_listener_is_loopback(peer->client_addr)))
+        !(peer && peer->client_addr && mw_listener_is_loopback_peer(peer->client_addr)))
         return "from another address";
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (mw_http_request_header(request, marks[i].header))

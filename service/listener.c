@@ -23,6 +23,7 @@ static int open_tcp(struct mw_listener *listener, const char *text, bool remote,
 static size_t host_length(const char *authority);
 static int resolve(const char *text, struct addrinfo **found, char *why, size_t why_bytes);
 static bool is_port(const char *text);
+static bool is_loopback(const struct sockaddr *address);
 static bool is_loopback_four(uint32_t address);
 static bool is_stale(const struct sockaddr_un *address);
 static bool is_socket(const char *path);
@@ -39,20 +40,15 @@ int mw_listener_open(struct mw_listener *listener, const char *text, bool remote
     return open_tcp(listener, text, remote, why, why_bytes);
 }
 
-bool mw_listener_is_loopback(const struct sockaddr *address)
+bool mw_listener_is_loopback_peer(const struct sockaddr *address)
 {
-    if (address->sa_family == AF_INET) {
-        struct sockaddr_in four;
-        memcpy(&four, address, sizeof four);
-        return is_loopback_four(four.sin_addr.s_addr);
-    }
-    if (address->sa_family != AF_INET6)
-        return false;
     struct sockaddr_in6 six;
+    uint32_t four;
+    if (address->sa_family != AF_INET6)
+        return is_loopback(address);
     memcpy(&six, address, sizeof six);
     if (!IN6_IS_ADDR_V4MAPPED(&six.sin6_addr))
-        return IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
-    uint32_t four;
+        return is_loopback(address);
     memcpy(&four, &six.sin6_addr.s6_addr[12], sizeof four);
     return is_loopback_four(four);
 }
@@ -160,7 +156,7 @@ static int open_tcp(struct mw_listener *listener, const char *text, bool remote,
     int error = resolve(text, &found, why, why_bytes);
     if (error)
         return error;
-    if (!remote && !mw_listener_is_loopback(found->ai_addr)) {
+    if (!remote && !is_loopback(found->ai_addr)) {
         snprintf(why, why_bytes,
                  "%s is not a loopback address; listen on 127.0.0.1, [::1] or unix:PATH, or say "
                  "--allow-remote where a proxy in front asks clients who they are",
@@ -215,6 +211,18 @@ static bool is_port(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
     return digits >= 1 && digits <= 5 && text[digits] == '\0' && atoi(text) <= UINT16_MAX;
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        struct sockaddr_in four;
+        memcpy(&four, address, sizeof four);
+        return is_loopback_four(four.sin_addr.s_addr);
+    }
+    struct sockaddr_in6 six;
+    memcpy(&six, address, sizeof six);
+    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
 }
 
 /* In the order of the network. */

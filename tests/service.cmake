@@ -7,7 +7,7 @@ foreach(name compile_endpoint bad_input flow many cli lanes remote)
 endforeach()
 mw_test(service pools TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON PkgConfig::SQLITE
   SOURCES service/support.c service/swarm.c)
-mw_test(service probe_cli TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
+mw_test(service probe_cli TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON
   SOURCES service/support.c service/swarm.c)
 
 mw_test(service isolation TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON PkgConfig::SECCOMP

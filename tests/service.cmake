@@ -13,6 +13,9 @@ mw_test(service probe_cli TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON
 mw_test(service isolation TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON PkgConfig::SECCOMP
   SOURCES service/support.c service/swarm.c)
 
+mw_test(service kills TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON
+  SOURCES service/support.c service/swarm.c)
+
 # What strangers send. The second is the first's sources among many others: a few hundred here, and
 # 20,000 compiles for check --all.
 mw_test(service hostile TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON

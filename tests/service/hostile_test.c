@@ -727,7 +727,8 @@ static void environment_of(pid_t pid, char environment[16384])
 }
 
 /* Broken when what stands in the service's environment comes to a worker, or changes what it makes.
- * The second variable is ours: libclang leaves the handlers of signals alone. */
+ * The second variable is ours, so that libclang leaves the handlers of signals alone; the third is
+ * for libc's malloc. */
 static void the_environment_ends_at_the_service(void **state)
 {
     struct room *room = *state;
@@ -756,7 +757,8 @@ static void the_environment_ends_at_the_service(void **state)
     assert_int_equal(fscanf(file, "%d", &zygote), 1);
     fclose(file);
     environment_of(zygote, environment);
-    assert_string_equal(environment, "LIBCLANG_NOTHREADS=1 LIBCLANG_DISABLE_CRASH_RECOVERY=1 ");
+    assert_string_equal(environment, "LIBCLANG_NOTHREADS=1 LIBCLANG_DISABLE_CRASH_RECOVERY=1 "
+                                     "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 ");
     free(with);
     free(without);
     room_stop(room);

@@ -17,7 +17,7 @@ endforeach()
 target_include_directories(compile_emit_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
 
 # What a compile may not do to others, and what others' source may not do to a host.
-mw_test(compile sandbox LINK millwright-compile mw-test-support
+mw_test(compile sandbox TIMEOUT 300 LINK millwright-compile mw-test-support
   SOURCES compile/trial.c compile/folder.c)
 target_include_directories(compile_sandbox_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
 mw_test(compile guard LINK millwright-compile mw-test-support

@@ -53,9 +53,9 @@ static char *object_before_and_after(struct room *room)
 {
     static const char source[] = "#include <stdio.h>\n__asm__(\"nop\");\n"
                                  "int twice(int a) { return printf(\"%d\", a) + a; }\n";
-    char *text = json_dumps(json_pack("{s:s, s:s, s:[s, s], s:i}", "language", "c", "source",
-                                      source, "args", "-O2", "-g", "timeout_ms", PATIENT_MS),
-                            JSON_COMPACT);
+    json_t *body = json_pack("{s:s, s:s, s:[s, s], s:i}", "language", "c", "source", source, "args",
+                             "-O2", "-g", "timeout_ms", PATIENT_MS);
+    char *text = json_dumps(body, JSON_COMPACT);
     struct request request = {.path = "/v1/compile?include=artifact", .body = text};
     struct answer answer = ask(room, &request);
     char *object;
@@ -66,6 +66,7 @@ static char *object_before_and_after(struct room *room)
     assert_string_not_equal(object, "");
     answer_free(&answer);
     free(text);
+    json_decref(body);
     return object;
 }
 

@@ -33,7 +33,7 @@
 /* Of a new worker, until it warms up unless it has got a request: longer than a small compile
  * takes, for where requests follow each other its warming up would only take their CPU; and shorter
  * than who types pauses. */
-#define WARM_MS    50u
+#define WARM_MS  50u
 #define START_NS (UINT64_C(60) * MW_NS_PER_S)
 
 struct mw_zygote {
@@ -306,7 +306,9 @@ static int zygote_spawn(const struct mw_worker_pool *pool, int socket, pid_t *pi
     if (rc == 0)
         rc = posix_spawn_file_actions_addclosefrom_np(&files, MW_WIRE_CONTROL_FD + 1);
     if (rc == 0)
-        rc = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
+        /* A group of its own, for the signals of a terminal. Not a session: the kernel would weigh
+         * that against this one as a whole, and no nice value would count between the two. */
+        rc = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
                                                        POSIX_SPAWN_SETSIGMASK);
     if (rc == 0)
         rc = posix_spawnattr_setsigdefault(&attributes, &all);

@@ -28,12 +28,20 @@ struct mw_bridge_job {
     size_t arg_count;
     const char *const *readable_dirs; /* NULL: the whole file system */
     size_t readable_count;
-    enum mw_emit_kind emit;
+    enum mw_emit_kind emit; /* or MW_EMIT_PREAMBLE */
+    unsigned extras;        /* bits; the line map is not the bridge's */
+    const struct mw_preamble_use *preamble;
     uint64_t artifact_bytes_max;
     int (*on_diagnostic)(void *user, const struct mw_diagnostic *diagnostic);
     void *user;
     int (*cancelled)(void *user); /* NULL, or asked at poll points: not 0 ends the run */
     void *cancelled_user;
+};
+
+/* malloc'ed, and the receiver's. */
+struct mw_bridge_text {
+    char *data;
+    size_t bytes;
 };
 
 /* How a run ended. After all but the first its heap is lost to the process. */
@@ -51,6 +59,10 @@ struct mw_bridge_result {
     int has_inline_asm; /* the unit holds inline assembly, which may read any file */
     int reads_clock;    /* __DATE__, __TIME__ or __TIMESTAMP__ was expanded */
     enum mw_bridge_end end;
+    struct mw_bridge_text extras[MW_EXTRAS];
+    /* What was looked for outside the readable directories, once each: 'r' (read), 'd' (found, or a
+     * directory), 'a' (not there) or 'l' (a directory was listed), the path from the root, NUL. */
+    struct mw_bridge_text inputs;
 };
 
 /* Register targets; once per process, from any thread. */

@@ -9,6 +9,7 @@
 
 struct mw_options {
     enum mw_emit_kind emit;
+    unsigned extras;
     char *fingerprint;
     size_t arg_count;
     const char **args; /* owned, each malloc'ed; NULL-terminated */
@@ -46,6 +47,7 @@ int mw_options_new(struct mw_options **out, const struct mw_compile_request *req
     if (!options)
         return -ENOMEM;
     options->emit = request->emit;
+    options->extras = request->extras;
     /* One more for an -x in front, one for the NULL. */
     options->args = calloc(request->arg_count + 2, sizeof(*options->args));
     if (!options->args) {
@@ -91,6 +93,11 @@ const char *const *mw_options_args(const struct mw_options *options, size_t *cou
 enum mw_emit_kind mw_options_emit(const struct mw_options *options)
 {
     return options->emit;
+}
+
+unsigned mw_options_extras(const struct mw_options *options)
+{
+    return options->extras;
 }
 
 static int args_collect(struct mw_options *options, const struct mw_compile_request *request,
@@ -199,6 +206,9 @@ static int fingerprint_make(struct mw_options *options, const char *language)
         return -ENOMEM;
     (void)fprintf(text, "language %s\nemit %s\ntarget %s\n", language,
                   mw_emit_kind_name(options->emit), target);
+    for (unsigned i = 0; i < MW_EXTRAS; i++)
+        if (options->extras & 1u << i)
+            (void)fprintf(text, "also %s\n", mw_extra_name((enum mw_extra)i));
     for (size_t i = 0; i < options->arg_count; i++)
         (void)fprintf(text, "arg %s\n", options->args[i]);
     if (ferror(text)) {

@@ -7,6 +7,7 @@
 
 #include "request_internal.h"
 
+static int check_extras(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_directory(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_files(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_file(const struct mw_compile_request *request, size_t index,
@@ -25,6 +26,14 @@ static const struct {
     [MW_EMIT_OBJECT] = {"object", ".o"},    [MW_EMIT_ASM] = {"asm", ".s"},
     [MW_EMIT_LLVM_IR] = {"llvm-ir", ".ll"}, [MW_EMIT_BITCODE] = {"bitcode", ".bc"},
     [MW_EMIT_NONE] = {"none", ""},          [MW_EMIT_PREPROCESSED] = {"preprocessed", ".i"},
+    [MW_EMIT_AST] = {"ast", ".ast"},        [MW_EMIT_AST_JSON] = {"ast-json", ".json"},
+};
+
+static const char *const extra_names[MW_EXTRAS] = {
+    [MW_EXTRA_DEPENDENCIES] = "dependencies",
+    [MW_EXTRA_REMARKS] = "remarks",
+    [MW_EXTRA_TIME_TRACE] = "time-trace",
+    [MW_EXTRA_LINE_MAP] = "line-map",
 };
 
 static const struct {
@@ -45,8 +54,10 @@ int mw_request_check(const struct mw_compile_request *request, struct mw_refusal
                          "is no language of ours; give \"c\" or \"c++\"");
     if ((unsigned)request->emit >= MW_EMIT_KINDS)
         return mw_refuse(refusal, MW_REFUSAL_FIELD, "emit",
-                         "is no kind of output; give object, asm, llvm-ir, bitcode, preprocessed "
-                         "or none");
+                         "is no kind of output; give object, asm, llvm-ir, bitcode, preprocessed, "
+                         "ast, ast-json or none");
+    if ((error = check_extras(request, refusal)) < 0)
+        return error;
     if ((error = check_directory(request, refusal)) < 0 ||
         (error = check_files(request, refusal)) < 0 || (error = check_main(request, refusal)) < 0)
         return error;
@@ -68,6 +79,22 @@ int mw_emit_kind_parse(const char *name, enum mw_emit_kind *kind)
     for (unsigned i = 0; i < MW_EMIT_KINDS; i++) {
         if (strcmp(name, emit_kinds[i].name) == 0) {
             *kind = (enum mw_emit_kind)i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+const char *mw_extra_name(enum mw_extra extra)
+{
+    return (unsigned)extra < MW_EXTRAS ? extra_names[extra] : "unknown";
+}
+
+int mw_extra_parse(const char *name, enum mw_extra *extra)
+{
+    for (unsigned i = 0; i < MW_EXTRAS; i++) {
+        if (strcmp(name, extra_names[i]) == 0) {
+            *extra = (enum mw_extra)i;
             return 0;
         }
     }
@@ -101,6 +128,18 @@ int mw_request_files_sort(const struct mw_compile_request *request,
         files[i] = &request->files[i];
     qsort(files, request->file_count, sizeof(*files), order_by_name);
     *out = files;
+    return 0;
+}
+
+static int check_extras(const struct mw_compile_request *request, struct mw_refusal *refusal)
+{
+    if (request->extras >= 1u << MW_EXTRAS)
+        return mw_refuse(refusal, MW_REFUSAL_FIELD, "also",
+                         "holds what we cannot tell; give dependencies, remarks, time-trace or "
+                         "line-map");
+    if (request->extras & 1u << MW_EXTRA_LINE_MAP && request->emit != MW_EMIT_ASM)
+        return mw_refuse(refusal, MW_REFUSAL_FIELD, "also",
+                         "line-map is of assembly; ask for \"emit\": \"asm\"");
     return 0;
 }
 

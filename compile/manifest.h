@@ -1,0 +1,41 @@
+/* manifest.h - direct lookups: the same source and options, among other files that do not matter.
+ *
+ * A content key covers every file of a request. Clients send whole trees, and an edit to a header
+ * that a source does not include must not compile it again. So for each *base* (toolchain and its
+ * stamp, options, directory, main file's name and bytes) the store keeps a few manifests: each says
+ * what a compile looked at (files read with their hashes, names that were there, names that were
+ * not), and under which key its artifact is. A later request with that base whose files agree with
+ * all of it has the same artifact. (The idea is ccache's direct mode, with the absent names that it
+ * leaves out.)
+ *
+ * Ownership:  texts are the caller's.
+ * Threads:    any thread; hashing only, nothing blocks but what mw_toolchain_stamp does.
+ * Bounds:     MW_MANIFEST_INPUTS_MAX names; more: none is made. */
+#ifndef MILLWRIGHT_MANIFEST_H
+#define MILLWRIGHT_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <millwright/emit.h>
+#include <millwright/key.h>
+
+#define MW_MANIFEST_INPUTS_MAX 8192u
+#define MW_MANIFESTS_OF_BASE   8u /* kept for each, the newest */
+
+/* The base of a checked request. Returns as mw_key_compute. */
+int mw_manifest_base(struct mw_key *base, struct mw_toolchain *toolchain,
+                     const struct mw_options *options, const struct mw_compile_request *request);
+
+/* Make the manifest of a compile of `request` that looked at `inputs` and is kept under `key`.
+ * Returns 0, -ENOMEM, -E2BIG, or -EBADMSG (inputs say what no compile of this request can: the
+ * worker lied, or a directory was listed; keep none). */
+int mw_manifest_make(const struct mw_compile_request *request, const struct mw_text *inputs,
+                     const struct mw_key *key, struct mw_text *manifest);
+
+/* Whether `manifest` speaks of what `request` has; then *key is where its artifact is.
+ * Returns 1, 0, or -EBADMSG (it is damaged). */
+int mw_manifest_match(const struct mw_text *manifest, const struct mw_compile_request *request,
+                      struct mw_key *key);
+
+#endif

@@ -14,11 +14,12 @@
 #include <stddef.h>
 
 #include <millwright/refusal.h>
+#include <millwright/request.h>
 #include <millwright/toolchain.h>
 
 #define MW_PACKAGES_MAX           32u
 #define MW_PACKAGE_NAME_BYTES_MAX 128u
-#define MW_PACKAGE_FLAGS_MAX      256u
+#define MW_PACKAGE_FLAGS_MAX      MW_REQUEST_PACKAGE_ARGS_MAX
 
 struct mw_package_flags {
     char **flags;

@@ -14,10 +14,12 @@ static int check_file(const struct mw_compile_request *request, size_t index,
                       struct mw_refusal *refusal);
 static int check_names_apart(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_main(const struct mw_compile_request *request, struct mw_refusal *refusal);
-static int check_args(const struct mw_compile_request *request, struct mw_refusal *refusal);
+static int check_args(const char *field, const char *const *args, size_t count, size_t max,
+                      struct mw_refusal *refusal);
 static const char *path_fault(const char *path);
 static const char *part_fault(const char *part, size_t bytes, bool dots_fine);
 static int order_by_name(const void *a, const void *b);
+static int names_compare(const char *left, const char *right);
 static unsigned order_of(char c);
 
 static const struct {
@@ -61,7 +63,11 @@ int mw_request_check(const struct mw_compile_request *request, struct mw_refusal
     if ((error = check_directory(request, refusal)) < 0 ||
         (error = check_files(request, refusal)) < 0 || (error = check_main(request, refusal)) < 0)
         return error;
-    return check_args(request, refusal);
+    error = check_args("packages", request->package_args, request->package_arg_count,
+                       MW_REQUEST_PACKAGE_ARGS_MAX, refusal);
+    if (error < 0)
+        return error;
+    return check_args("args", request->args, request->arg_count, MW_REQUEST_ARGS_MAX, refusal);
 }
 
 const char *mw_emit_kind_name(enum mw_emit_kind kind)
@@ -129,6 +135,22 @@ int mw_request_files_sort(const struct mw_compile_request *request,
     qsort(files, request->file_count, sizeof(*files), order_by_name);
     *out = files;
     return 0;
+}
+
+size_t mw_request_files_place(const struct mw_source_file *const *files, size_t count,
+                              const char *name)
+{
+    size_t low = 0, high = count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (names_compare(files[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 static int check_extras(const struct mw_compile_request *request, struct mw_refusal *refusal)
@@ -265,21 +287,21 @@ static int check_main(const struct mw_compile_request *request, struct mw_refusa
                      "is none of \"files\": '%.80s'; give the name of one of them", name);
 }
 
-static int check_args(const struct mw_compile_request *request, struct mw_refusal *refusal)
+static int check_args(const char *field, const char *const *args, size_t count, size_t max,
+                      struct mw_refusal *refusal)
 {
-    if (request->arg_count > MW_REQUEST_ARGS_MAX)
-        return mw_refuse(refusal, MW_REFUSAL_SIZE, "args",
-                         "has %zu entries and at most %u are taken; send fewer flags",
-                         request->arg_count, MW_REQUEST_ARGS_MAX);
-    for (size_t i = 0; i < request->arg_count; i++) {
-        const char *arg = request->args ? request->args[i] : NULL;
-        char field[64];
+    if (count > max)
+        return mw_refuse(refusal, MW_REFUSAL_SIZE, field,
+                         "has %zu entries and at most %zu are taken; send fewer flags", count, max);
+    for (size_t i = 0; i < count; i++) {
+        const char *arg = args ? args[i] : NULL;
+        char entry[64];
 
-        (void)snprintf(field, sizeof field, "args[%zu]", i);
+        (void)snprintf(entry, sizeof entry, "%s[%zu]", field, i);
         if (!arg || arg[0] == '\0')
-            return mw_refuse(refusal, MW_REFUSAL_FIELD, field, "is empty; leave it out");
+            return mw_refuse(refusal, MW_REFUSAL_FIELD, entry, "is empty; leave it out");
         if (strlen(arg) > MW_REQUEST_ARG_BYTES_MAX)
-            return mw_refuse(refusal, MW_REFUSAL_SIZE, field,
+            return mw_refuse(refusal, MW_REFUSAL_SIZE, entry,
                              "is longer than %u bytes: '%.40s...'; put it into a file of the "
                              "request",
                              MW_REQUEST_ARG_BYTES_MAX, arg);
@@ -319,9 +341,12 @@ static const char *part_fault(const char *part, size_t bytes, bool dots_fine)
 
 static int order_by_name(const void *a, const void *b)
 {
-    const char *left = (*(const struct mw_source_file *const *)a)->name;
-    const char *right = (*(const struct mw_source_file *const *)b)->name;
+    return names_compare((*(const struct mw_source_file *const *)a)->name,
+                         (*(const struct mw_source_file *const *)b)->name);
+}
 
+static int names_compare(const char *left, const char *right)
+{
     while (*left == *right && *left != '\0') {
         left++;
         right++;

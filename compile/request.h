@@ -17,6 +17,7 @@
 #define MW_REQUEST_DIRECTORY_BYTES_MAX 1024u
 #define MW_REQUEST_ARGS_MAX            1024u
 #define MW_REQUEST_ARG_BYTES_MAX       8192u
+#define MW_REQUEST_PACKAGE_ARGS_MAX    256u
 #define MW_REQUEST_SOURCE_BYTES_MAX    (64u << 20)
 
 #define MW_REQUEST_DIRECTORY_DEFAULT "/src"
@@ -76,6 +77,9 @@ struct mw_compile_request {
     size_t file_count;
     const char *const *args; /* compiler flags, without the compiler, the input and the output */
     size_t arg_count;
+    const char *const *package_args; /* those of installed packages, before `args`: as packages.h
+                                        makes them, so -isystem may name a directory of the disk */
+    size_t package_arg_count;
     unsigned extras; /* bit 1 << mw_extra of each wanted */
     bool read_disk;  /* a host's or a user's own compile: the whole file system can be included,
                         and the result is never stored */

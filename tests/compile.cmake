@@ -1,10 +1,10 @@
-# What does not talk to clang: request, flags, options, toolchain, key, store.
+# What does not talk to clang: request, flags, options, toolchain, key, manifest, store.
 foreach(name request options)
   mw_test(compile ${name} LINK millwright-compile)
 endforeach()
 mw_test(compile flags LINK millwright-compile SOURCES compile/clang_options.c)
 target_include_directories(compile_flags_test SYSTEM PRIVATE ${MW_LLVM_includedir})
-foreach(name toolchain key store)
+foreach(name toolchain key manifest store)
   mw_test(compile ${name} LINK millwright-compile SOURCES compile/folder.c TIMEOUT 300)
   target_include_directories(compile_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
 endforeach()

@@ -10,7 +10,7 @@ foreach(name toolchain key manifest store)
 endforeach()
 
 # What talks to clang.
-foreach(name diagnostic diagnose emit)
+foreach(name diagnostic diagnose emit preamble_bridge)
   mw_test(compile ${name} LINK millwright-compile mw-test-support
     SOURCES compile/trial.c compile/folder.c)
 endforeach()
@@ -47,4 +47,10 @@ add_test(NAME compile.argv_fuzz_long COMMAND compile_argv_fuzz_test)
 set_tests_properties(compile.argv_fuzz_long PROPERTIES
   TIMEOUT 3600 LABELS "compile;long" ENVIRONMENT "MW_FUZZ_CASES=20000;MW_FUZZ_SEED=2")
 mw_test(compile environment LINK millwright-compile mw-test-support TIMEOUT 300
+  SOURCES compile/trial.c compile/folder.c)
+
+# What is told beside an artifact, and what installed packages need.
+mw_test(compile line_map LINK millwright-compile mw-test-support
+  SOURCES compile/trial.c compile/folder.c)
+mw_test(compile packages LINK millwright-compile mw-test-support
   SOURCES compile/trial.c compile/folder.c)

@@ -102,7 +102,7 @@ static void child_fork(struct zygote *zygote);
 static void children_reap(struct zygote *zygote);
 static _Noreturn void worker_run(const struct zygote *zygote, int socket);
 static void request_serve(const struct zygote *zygote, const struct mw_message *message,
-                          const int descriptors[2]);
+                          const int *descriptors, size_t count);
 static void warm_up(const struct mw_toolchain *toolchain, const struct warm_text *text);
 static void scheduling_take(const struct mw_wire_scheduling *scheduling);
 
@@ -376,7 +376,8 @@ static uint64_t data_bytes_read(int statm)
 static _Noreturn void worker_run(const struct zygote *zygote, int socket)
 {
     struct mw_message message = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_READY};
-    int descriptors[2];
+    int descriptors[MW_WIRE_DESCRIPTORS_MAX];
+    size_t count = 0;
     int statm;
 
     worker_detach(zygote, socket);
@@ -390,13 +391,13 @@ static _Noreturn void worker_run(const struct zygote *zygote, int socket)
     if (mw_message_send(MW_WIRE_CONTROL_FD, &message, NULL, 0))
         _exit(MW_WORKER_EXIT_DONE);
     for (;;) {
-        int got = mw_message_receive(MW_WIRE_CONTROL_FD, &message, descriptors, 2, 0);
+        int got = mw_message_receive_request(MW_WIRE_CONTROL_FD, &message, descriptors, &count, 0);
 
         if (got == 0)
             _exit(MW_WORKER_EXIT_DONE);
-        if (got < 0 || message.kind != MW_MESSAGE_REQUEST)
+        if (got < 0 || message.kind != MW_MESSAGE_REQUEST || count < 2)
             _exit(MW_WORKER_EXIT_REQUEST);
-        request_serve(zygote, &message, descriptors);
+        request_serve(zygote, &message, descriptors, count);
     }
 }
 
@@ -419,51 +420,90 @@ static int compile(const struct zygote *zygote, const struct mw_options *options
 /* Returns 0, -EPROTO or -ENOMEM. The host has checked all this; the worker believes nobody. */
 static int options_make(struct mw_options **options, const struct mw_wire_request *wire)
 {
+    struct mw_compile_request outside = wire->request;
     struct mw_refusal refusal = {0};
 
-    if (mw_request_check(&wire->request, &refusal) ||
-        mw_options_new(options, &wire->request, &refusal))
+    if (outside.emit == MW_EMIT_PREAMBLE) /* the one kind that nobody outside may ask for */
+        outside.emit = MW_EMIT_NONE;
+    if (mw_request_check(&outside, &refusal) || mw_options_new(options, &wire->request, &refusal))
         return -EPROTO;
     return strcmp(mw_options_fingerprint(*options), wire->fingerprint) == 0 ? 0 : -EPROTO;
 }
 
+/* A request at work: as it came, and what was made of it. */
+struct work {
+    void *bytes; /* mapped */
+    size_t count;
+    struct mw_wire_request wire;
+    struct mw_options *options;
+};
+
+/* Map the preamble that the request speaks of. Returns 0 or -EPROTO. */
+static int preamble_take(struct mw_wire_request *wire, const int *descriptors, size_t count)
+{
+    struct mw_preamble_use *preamble = &wire->preamble;
+
+    if ((preamble->count > 0) != (count == 3))
+        return -EPROTO;
+    if (count < 3)
+        return 0;
+    preamble->bytes = mw_wire_file_map(descriptors[2], preamble->count);
+    if (!preamble->bytes)
+        return -EPROTO;
+    wire->request.preamble = preamble;
+    return 0;
+}
+
+/* Returns 0, -EPROTO or -ENOMEM. */
+static int work_begin(struct work *work, const int *descriptors, size_t count)
+{
+    struct stat file;
+    int rc;
+
+    if (fstat(descriptors[0], &file) < 0 || file.st_size <= 0)
+        return -EPROTO;
+    work->count = (size_t)file.st_size;
+    work->bytes = mmap(NULL, work->count, PROT_READ, MAP_PRIVATE, descriptors[0], 0);
+    if (work->bytes == MAP_FAILED)
+        return -EPROTO;
+    rc = mw_wire_request_read(&work->wire, work->bytes, work->count);
+    if (rc == 0)
+        rc = preamble_take(&work->wire, descriptors, count);
+    return rc ? rc : options_make(&work->options, &work->wire);
+}
+
+static void work_end(struct work *work)
+{
+    mw_options_free(work->options);
+    if (work->wire.request.preamble)
+        (void)munmap((void *)work->wire.preamble.bytes, work->wire.preamble.count);
+    mw_wire_request_fini(&work->wire);
+    (void)munmap(work->bytes, work->count);
+}
+
 static void request_serve(const struct zygote *zygote, const struct mw_message *message,
-                          const int descriptors[2])
+                          const int *descriptors, size_t count)
 {
     struct mw_message answer = {
         .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_ANSWER, .number = message->number};
     struct mw_compile_result result = {0};
-    struct mw_options *options = NULL;
-    struct mw_wire_request wire = {0};
-    void *bytes = MAP_FAILED;
-    struct stat file;
+    struct work work = {0};
     int rc;
 
     scheduling_take(&message->scheduling);
     (void)prctl(PR_SET_NAME, message->scheduling.name);
-    if (fstat(descriptors[0], &file) == 0 && file.st_size > 0)
-        bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, descriptors[0], 0);
-    if (bytes == MAP_FAILED)
-        _exit(MW_WORKER_EXIT_REQUEST);
-    rc = mw_wire_request_read(&wire, bytes, (size_t)file.st_size);
-    if (rc == 0)
-        rc = options_make(&options, &wire);
-    if (rc == -EPROTO)
-        _exit(MW_WORKER_EXIT_REQUEST);
-    if (mw_wire_answer_begin(descriptors[1]))
+    rc = work_begin(&work, descriptors, count);
+    if (rc == -EPROTO || mw_wire_answer_begin(descriptors[1]))
         _exit(MW_WORKER_EXIT_REQUEST);
     if (rc == 0)
-        rc = compile(zygote, options, &wire.request, &result);
-    if (mw_wire_answer_write(descriptors[1], wire.output_bytes, rc, &result))
+        rc = compile(zygote, work.options, &work.wire.request, &result);
+    if (mw_wire_answer_write(descriptors[1], &work.wire.bounds, rc, &result))
         out_of_memory();
-    (void)close(descriptors[0]);
-    (void)close(descriptors[1]);
+    close_all(descriptors, count);
     (void)mw_message_send(MW_WIRE_CONTROL_FD, &answer, NULL, 0);
     /* A worker that is used once is killed about now. */
     mw_compile_result_fini(&result);
-    mw_options_free(options);
-    mw_wire_request_fini(&wire);
-    (void)munmap(bytes, (size_t)file.st_size);
+    work_end(&work);
 }
 
 /* ---- both ---- */

@@ -8,6 +8,7 @@
 
 #include <clang-c/Index.h>
 #include <millwright/diagnose.h>
+#include <millwright/line_map.h>
 
 #include "clang_bridge.h"
 #include "guard_internal.h"
@@ -66,6 +67,7 @@ static int clean_environment(void);
 static int emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
                 const struct mw_compile_request *request, struct mw_compile_result *result,
                 enum mw_bridge_end *end);
+static int line_map_add(struct mw_compile_result *result, const char *directory);
 static int explain(struct mw_diagnostics *diagnostics, bool broke_down);
 static int collect(void *user, const struct mw_diagnostic *diagnostic);
 static const char *why_not_storable(const struct mw_compile_request *request,
@@ -116,6 +118,9 @@ void mw_compile_result_fini(struct mw_compile_result *result)
     if (!result)
         return;
     free(result->artifact);
+    for (size_t i = 0; i < MW_EXTRAS; i++)
+        free(result->extras[i].data);
+    free(result->inputs.data);
     mw_diagnostics_fini(&result->diagnostics);
     *result = (struct mw_compile_result){0};
 }
@@ -131,6 +136,7 @@ static int emit(const struct mw_toolchain *toolchain, const struct mw_options *o
         .files = request->files,
         .file_count = request->file_count,
         .emit = mw_options_emit(options),
+        .preamble = request->preamble,
         .artifact_bytes_max = MW_ARTIFACT_BYTES_MAX,
         .on_diagnostic = collect,
         .user = &result->diagnostics,
@@ -153,7 +159,18 @@ static int emit(const struct mw_toolchain *toolchain, const struct mw_options *o
     result->artifact = ran.artifact;
     result->artifact_bytes = ran.artifact_bytes;
     result->not_storable = why_not_storable(request, &ran);
+    if (result->ok && mw_options_extras(options) & 1u << MW_EXTRA_LINE_MAP)
+        rc = line_map_add(result, request->directory);
     return rc;
+}
+
+/* A map over its bound is missing, no reason to fail the compile. */
+static int line_map_add(struct mw_compile_result *result, const char *directory)
+{
+    int rc = mw_line_map_make(&result->extras[MW_EXTRA_LINE_MAP], result->artifact,
+                              result->artifact_bytes, directory);
+
+    return rc == -E2BIG ? 0 : rc;
 }
 
 /* The source has no errors, and yet there is no artifact: say so, below what the compiler said. */

@@ -15,8 +15,9 @@
  * Ownership:  mw_preambles_new allocates, free releases. A use that was taken is held until drop.
  * Threads:    any thread; find reads the main file's first bytes and hashes, put maps a file.
  * Bounds:     bytes_max of prefixes (least recently used leave when nobody holds them), one of at
- *             most a quarter of that; MW_PREAMBLE_SIGHTINGS_MAX prefixes seen once are remembered;
- *             MW_PREAMBLE_HEADERS_MAX headers in a prefix. */
+ *             most a quarter of that; MW_PREAMBLE_SIGHTINGS_MAX prefixes that are not kept are
+ *             remembered; MW_PREAMBLE_PLANS_MAX plans out at once; MW_PREAMBLE_HEADERS_MAX headers
+ *             in a prefix, in the first 64 KiB of a main file. */
 #ifndef MILLWRIGHT_PREAMBLE_H
 #define MILLWRIGHT_PREAMBLE_H
 
@@ -33,6 +34,7 @@
 #define MW_PREAMBLE_BYTES_MAX_DEFAULT (UINT64_C(256) << 20)
 #define MW_PREAMBLE_HEADERS_MAX       64u
 #define MW_PREAMBLE_SIGHTINGS_MAX     1024u
+#define MW_PREAMBLE_PLANS_MAX         4u
 #define MW_PREAMBLE_MAIN              "millwright-preamble"
 
 struct mw_preambles;
@@ -40,7 +42,7 @@ struct mw_preambles;
 /* A prefix to be made. Owns what it points to. */
 struct mw_preamble_plan {
     struct mw_key key; /* toolchain and its stamp, flags, headers */
-    char *text;        /* "#include <stdio.h>\n..." */
+    char *text;        /* "#include <stdio.h>\n...": a line for each #include of the prefix */
     const char **args;
     size_t arg_count;
     struct mw_source_file file;
@@ -67,8 +69,14 @@ int mw_preambles_find(struct mw_preambles *preambles, struct mw_toolchain *toolc
                       struct mw_preamble_use *use, struct mw_preamble_plan **plan);
 void mw_preambles_drop(struct mw_preambles *preambles, const struct mw_preamble_use *use);
 
+/* The most that a plan's artifact may have. */
+uint64_t mw_preambles_one_bytes_max(const struct mw_preambles *preambles);
+
 /* What came of a plan (its artifact and its inputs; NULL: nothing, do not try again soon). The
- * plan is freed. Returns 0, -EFBIG, -ENOMEM, or -ESTALE (the headers have changed meanwhile). */
+ * plan is freed. Nothing is kept of a compile that said anything at all, or used the clock.
+ * Returns 0, -EFBIG, -ENOMEM (also: all that is kept is held), -ESTALE (the headers have changed
+ * meanwhile), -EBADMSG (the inputs do not fit the plan), -EINVAL (a compile that is not clean), and
+ * what mw_toolchain_stamp returns. May block as that does. */
 int mw_preambles_put(struct mw_preambles *preambles, struct mw_toolchain *toolchain,
                      struct mw_preamble_plan *plan, const struct mw_compile_result *result);
 

@@ -9,6 +9,9 @@ foreach(name toolchain key manifest store)
   target_include_directories(compile_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
 endforeach()
 
+mw_test(compile preamble LINK millwright-compile SOURCES compile/folder.c)
+target_include_directories(compile_preamble_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+
 # What talks to clang.
 foreach(name diagnostic diagnose emit preamble_bridge)
   mw_test(compile ${name} LINK millwright-compile mw-test-support

@@ -43,6 +43,7 @@
 #include <clang/Sema/Sema.h>
 #include <clang/Sema/SemaConsumer.h>
 #include <clang/Sema/TemplateInstCallback.h>
+#include <clang/Serialization/ASTWriter.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/LLVMContext.h>
@@ -58,6 +59,9 @@
 
 namespace
 {
+
+/* Where a run finds its preamble: no source can spell that name. */
+const char preamble_path[] = "/millwright\npreamble";
 
 namespace vfs = llvm::vfs;
 using clang::CharSourceRange;
@@ -206,6 +210,29 @@ class Cancel : public llvm::OptPassGate
     bool seen = false;
 };
 
+/* The text of a preamble has one line for each #include that its stretch of the main file has. Give
+ * the place in the main file that `at`, in such a line, stands for; or `at` when it is elsewhere.
+ */
+SourceLocation in_main_file(clang::FullSourceLoc at, const clang::LangOptions &language)
+{
+    const clang::SourceManager &sources = at.getManager();
+    auto [file, offset] = at.getDecomposedLoc();
+    if (file != sources.getPreambleFileID())
+        return at;
+    clang::FileID main = sources.getMainFileID();
+    clang::Lexer lexer(main, sources.getBufferOrFake(main), sources, language);
+    clang::Token token;
+    unsigned line = sources.getLineNumber(file, offset);
+    do {
+        lexer.LexFromRawLexer(token);
+        if (token.is(clang::tok::hash) && token.isAtStartOfLine())
+            line--;
+    } while (line > 0 && token.isNot(clang::tok::eof));
+    lexer.LexFromRawLexer(token); /* include */
+    lexer.LexFromRawLexer(token); /* < */
+    return token.getLocation();
+}
+
 /* The diagnostics of a run, as data. clang's own renderer finds macro expansions and includes. */
 class DiagnosticSink : public clang::DiagnosticConsumer
 {
@@ -260,7 +287,7 @@ class DiagnosticSink : public clang::DiagnosticConsumer
 
         void emitIncludeLocation(clang::FullSourceLoc at, clang::PresumedLoc) override
         {
-            includes.push_back(at);
+            includes.emplace_back(in_main_file(at, LangOpts), at.getManager());
         }
 
         /* Includes come before what they lead to; a note comes after what it is a note to. */
@@ -628,6 +655,43 @@ class PreprocessAction : public clang::PreprocessorFrontendAction
     llvm::raw_ostream &out;
 };
 
+/* As clang's own action for -emit-ast and for headers, which can write to a file only. */
+class SerializeAction : public clang::ASTFrontendAction
+{
+  public:
+    explicit SerializeAction(std::shared_ptr<clang::PCHBuffer> buffer) : buffer(std::move(buffer))
+    {
+    }
+
+    bool BeginSourceFileAction(clang::CompilerInstance &compiler) override
+    {
+        compiler.getLangOpts().CompilingPCH = true;
+        return true;
+    }
+
+    std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance &compiler,
+                                                          StringRef) override
+    {
+        return std::make_unique<clang::PCHGenerator>(
+            compiler.getPreprocessor(), compiler.getModuleCache(), /*OutputFile=*/"",
+            /*isysroot=*/"", buffer, compiler.getFrontendOpts().ModuleFileExtensions,
+            /*AllowASTWithErrors=*/false, /*IncludeTimestamps=*/false);
+    }
+
+    clang::TranslationUnitKind getTranslationUnitKind() override
+    {
+        return clang::TU_Prefix;
+    }
+
+    bool hasASTFileSupport() const override
+    {
+        return false;
+    }
+
+  private:
+    std::shared_ptr<clang::PCHBuffer> buffer;
+};
+
 struct Run {
     const mw_bridge_job &job;
     mw_bridge_result &result;
@@ -654,6 +718,8 @@ struct Run {
     llvm::IntrusiveRefCntPtr<vfs::FileSystem> files();
     std::shared_ptr<clang::CompilerInvocation>
     invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files);
+    void use_preamble(clang::CompilerInvocation &made);
+    bool serialize(clang::CompilerInstance &compiler);
     bool generate(clang::CompilerInstance &compiler);
     bool execute(clang::CompilerInstance &compiler);
 };
@@ -672,6 +738,12 @@ llvm::IntrusiveRefCntPtr<vfs::FileSystem> Run::files()
             return nullptr;
         memory->addFile(file.name, 0, std::move(text));
     }
+    if (job.preamble && job.preamble->bytes)
+        memory->addFile(
+            preamble_path, 0,
+            llvm::MemoryBuffer::getMemBuffer(
+                StringRef(static_cast<const char *>(job.preamble->bytes), job.preamble->count),
+                preamble_path, /*RequiresNullTerminator=*/false));
     auto all = llvm::makeIntrusiveRefCnt<vfs::OverlayFileSystem>(
         llvm::makeIntrusiveRefCnt<ReadableFiles>(job));
     all->pushOverlay(memory);
@@ -705,7 +777,34 @@ Run::invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files)
     made->getCodeGenOpts().DisableFree = false;
     made->getCodeGenOpts().EmitLLVMUseLists = job.emit == MW_EMIT_BITCODE; /* as the driver does */
     made->getPreprocessorOpts().DisablePragmaDebugCrash = true;
+    if (job.preamble)
+        use_preamble(*made);
     return made;
+}
+
+/* The main file that the job names. */
+const mw_source_file *main_file(const mw_bridge_job &job)
+{
+    return std::find_if(job.files, job.files + job.file_count, [&](const mw_source_file &file) {
+        return StringRef(file.name) == job.main;
+    });
+}
+
+/* As clang::PrecompiledPreamble does. Not where headers can be seen in what comes out. */
+void Run::use_preamble(clang::CompilerInvocation &made)
+{
+    const mw_preamble_use &use = *job.preamble;
+    const mw_source_file *main = main_file(job);
+    bool hidden = job.emit <= MW_EMIT_BITCODE || job.emit == MW_EMIT_NONE;
+    if (!hidden || made.getCodeGenOpts().getDebugInfo() != llvm::codegenoptions::NoDebugInfo ||
+        (job.extras & ~(1u << MW_EXTRA_LINE_MAP)) || !use.bytes || !use.covers_bytes ||
+        main == job.files + job.file_count || use.covers_bytes > main->bytes)
+        return;
+    clang::PreprocessorOptions &options = made.getPreprocessorOpts();
+    options.ImplicitPCHInclude = preamble_path;
+    options.PrecompiledPreambleBytes = {use.covers_bytes, main->data[use.covers_bytes - 1] == '\n'};
+    options.DisablePCHOrModuleValidation = clang::DisableValidationForModuleKind::PCH;
+    options.UsePredefines = false; /* it has them */
 }
 
 bool holds_inline_asm(const llvm::Module &module)
@@ -746,8 +845,30 @@ bool Run::generate(clang::CompilerInstance &compiler)
     return ok;
 }
 
+/* A preamble keeps the text of its own main file, which nobody has who uses it. */
+bool Run::serialize(clang::CompilerInstance &compiler)
+{
+    auto buffer = std::make_shared<clang::PCHBuffer>();
+    std::unique_ptr<llvm::MemoryBuffer> text;
+    if (job.emit == MW_EMIT_PREAMBLE) {
+        clang::PreprocessorOptions &options = compiler.getPreprocessorOpts();
+        const mw_source_file *main = main_file(job);
+        text = llvm::MemoryBuffer::getMemBufferCopy(StringRef(main->data, main->bytes), job.main);
+        options.addRemappedFile(job.main, text.get());
+        options.RetainRemappedFileBuffers = true;
+        options.GeneratePreamble = true;
+    }
+    Watched<SerializeAction> action(result, cancel, buffer);
+    bool ok = compiler.ExecuteAction(action) && buffer->IsComplete;
+    if (ok)
+        BoundedStream(kept).write(buffer->Data.data(), buffer->Data.size());
+    return ok;
+}
+
 bool Run::execute(clang::CompilerInstance &compiler)
 {
+    if (job.emit == MW_EMIT_AST || job.emit == MW_EMIT_PREAMBLE)
+        return serialize(compiler);
     if (job.emit == MW_EMIT_NONE) {
         Watched<clang::SyntaxOnlyAction> action(result, cancel);
         return compiler.ExecuteAction(action);

@@ -62,6 +62,8 @@ static const struct mw_setting serve_table[] = {
      "BYTES", "size of the artifact store; K, M and G may follow (5G)"},
     {"body-max-bytes", 0, MW_SETTING_BYTES, AT(body_max_bytes), 1024, 128 << 20, NULL, "BYTES",
      "largest request body (16M)"},
+    {"pkg-config-path", 0, MW_SETTING_TEXT, AT(pkg_config_path), 0, 0, NULL, "DIR:DIR",
+     "folders of .pc files to look for `packages` in, before the system's"},
     {"connections-max", 0, MW_SETTING_NUMBER, AT(connections_max), 1, 65536, NULL, "N",
      "open connections (1024)"},
     {"timeout-max-ms", 0, MW_SETTING_NUMBER, AT(timeout_max_ms), 1, 600000, NULL, "MS",

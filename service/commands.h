@@ -35,6 +35,7 @@ struct mw_serve_settings {
     unsigned files_cap, store_cap;
     uint64_t store_max_bytes;
     uint64_t body_max_bytes;
+    char pkg_config_path[MW_SETTING_TEXT_BYTES]; /* "": the system's only */
     unsigned connections_max;
     unsigned timeout_max_ms;
     unsigned grace_ms;

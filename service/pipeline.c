@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json_text.h"
 #include "log.h"
+#include "meta.h"
 #include "report.h"
 #include "shared_pool.h"
 #include "step.h"
@@ -19,6 +19,7 @@
 
 /* Why an artifact has no URL, where the reason is not the compile's own. */
 #define NOT_KEPT_STORE "the store could not keep it"
+#define NOT_KEPT_EXTRA "something of \"also\" is missing or over its bound"
 #define NOT_KEPT_MOVED "a system header changed while it was compiled"
 
 enum ticket_state {
@@ -199,9 +200,11 @@ void mw_ticket_abandon(struct mw_ticket *ticket)
 static int work_prefix(struct mw_step *step)
 {
     struct mw_ticket *ticket = TICKET_OF(step);
+    const struct mw_pipeline_parts *parts = &ticket->pipeline->parts;
+    const struct mw_package_source packages = {parts->place.toolchain, parts->pkg_config_path};
     struct mw_submission *submission;
-    int error =
-        mw_submission_parse(&submission, ticket->body, ticket->body_bytes, &ticket->problem);
+    int error = mw_submission_parse(&submission, ticket->body, ticket->body_bytes, &packages,
+                                    &ticket->problem);
     free(ticket->body);
     ticket->body = NULL;
     if (error)
@@ -354,20 +357,22 @@ static int work_keep(struct mw_step *step)
 {
     struct mw_flight *flight = FLIGHT_OF(step);
     struct mw_compile_result *result = &flight->result;
-    json_t *meta = json_pack("{s:o, s:I}", "diagnostics", mw_wire_diagnostics(&result->diagnostics),
-                             "dropped", (json_int_t)result->diagnostics.dropped);
-    char *text = mw_json_text(meta, MW_JSON_COMPACT);
-    if (!text)
+    bool complete;
+    flight->entry.meta = mw_meta_make(result, mw_options_extras(flight->submission->options),
+                                      &flight->entry.meta_bytes, &complete);
+    if (!flight->entry.meta)
         return -ENOMEM;
     flight->entry.kind = mw_options_emit(flight->submission->options);
-    flight->entry.meta = text;
-    flight->entry.meta_bytes = strlen(text);
     flight->entry.artifact = result->artifact;
     flight->entry.artifact_bytes = result->artifact_bytes;
     result->artifact = NULL;
     flight->not_kept = result->not_storable;
     if (!result->ok || result->not_storable)
         return 0;
+    if (!complete) {
+        flight->not_kept = NOT_KEPT_EXTRA;
+        return 0;
+    }
     if (key_moved(flight)) {
         flight->not_kept = NOT_KEPT_MOVED;
         return 0;
@@ -414,7 +419,9 @@ static bool key_moved(const struct mw_flight *flight)
 static int work_render(struct mw_step *step)
 {
     struct mw_ticket *ticket = TICKET_OF(step);
-    ticket->answer = mw_json_text(answer_json(ticket, ticket->flight), MW_JSON_COMPACT);
+    const struct mw_store_entry *entry = &ticket->flight->entry;
+    ticket->answer =
+        mw_meta_answer(answer_json(ticket, ticket->flight), entry->meta, entry->meta_bytes);
     return ticket->answer ? 0 : -ENOMEM;
 }
 
@@ -724,7 +731,7 @@ static json_t *artifact_json(const struct mw_ticket *ticket, const struct mw_fli
 
 static json_t *answer_json(const struct mw_ticket *ticket, const struct mw_flight *flight)
 {
-    json_t *meta = json_loadb(flight->entry.meta, flight->entry.meta_bytes, 0, NULL);
+    json_t *meta = mw_meta_head(flight->entry.meta, flight->entry.meta_bytes);
     json_t *list = json_object_get(meta, "diagnostics");
     json_t *shown = mw_wire_diagnostics_cut(list, ticket->diagnostics_max);
     json_int_t dropped = json_integer_value(json_object_get(meta, "dropped")) +

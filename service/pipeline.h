@@ -45,8 +45,9 @@ struct mw_ticket;
 /* What the pipeline works with; all of it outlives the pipeline. */
 struct mw_pipeline_parts {
     uv_loop_t *loop;
-    struct mw_lane_uv *adapter; /* brings steps back to the loop */
-    struct mw_leaf_place place; /* where leaves run; its toolchain is the one for all */
+    struct mw_lane_uv *adapter;  /* brings steps back to the loop */
+    struct mw_leaf_place place;  /* where leaves run; its toolchain is the one for all */
+    const char *pkg_config_path; /* as in packages.h; NULL: the system's only */
     struct mw_store *store;
     struct mw_shared_pool *shared; /* for what time-out answers tell of it */
     struct mw_lane *files;         /* IO pool: parsing, keys, answers */

@@ -189,6 +189,8 @@ static void reply_artifact(struct fetch *fetch)
         [MW_EMIT_LLVM_IR] = "text/plain; charset=utf-8",
         [MW_EMIT_BITCODE] = "application/octet-stream",
         [MW_EMIT_PREPROCESSED] = "text/plain; charset=utf-8",
+        [MW_EMIT_AST] = "application/octet-stream",
+        [MW_EMIT_AST_JSON] = "application/json",
     };
     char etag[MW_KEY_TEXT_BYTES + 2];
     snprintf(etag, sizeof etag, "\"%s\"", fetch->key.text);

@@ -23,6 +23,23 @@ static int open_store(struct mw_service *service, char *why, size_t why_bytes);
 static int open_isolation(struct mw_service *service, char *why, size_t why_bytes);
 static void log_guards(const struct mw_service *service);
 static int remote_check(const struct mw_serve_settings *settings, char *why, size_t why_bytes);
+static int package_path_check(const char *path, char *why, size_t why_bytes);
+/* What is relative would depend on where the service was started. */
+static int package_path_check(const char *path, char *why, size_t why_bytes)
+{
+    while (*path == '/' || *path == ':') {
+        path += strcspn(path, ":");
+        path += *path == ':';
+    }
+    if (!*path)
+        return 0;
+    snprintf(why, why_bytes,
+             "--pkg-config-path holds '%.64s', which is not absolute; give folders such as "
+             "/opt/team/pkgconfig",
+             path);
+    return -EINVAL;
+}
+
 static struct mw_leaf_place place_of(const struct mw_service *service);
 static int open_front(struct mw_service *service, char *why, size_t why_bytes);
 static void start_housekeeping(struct mw_service *service);
@@ -47,6 +64,8 @@ int mw_service_new(struct mw_service **out, uv_loop_t *loop,
     service->listener.fd = -1;
     mw_thread_adopt(MW_THREAD_LOOP);
     int error = remote_check(settings, why, why_bytes);
+    if (!error)
+        error = package_path_check(settings->pkg_config_path, why, why_bytes);
     if (!error)
         error = open_pools(service, why, why_bytes);
     if (!error)
@@ -251,17 +270,19 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
     int error = mw_lane_uv_init(&service->adapter, service->loop);
     service->adapter_open = error == 0;
     if (!error)
-        error = mw_pipeline_new(&service->pipeline, &(struct mw_pipeline_parts){
-                                                        .loop = service->loop,
-                                                        .adapter = &service->adapter,
-                                                        .store = service->store,
-                                                        .shared = &service->shared,
-                                                        .files = service->lanes[MW_LANE_FILES],
-                                                        .store_io = service->lanes[MW_LANE_STORE],
-                                                        .cpu = service->lanes[MW_LANE_COMPILE_CPU],
-                                                        .timeout_ms_max = settings->timeout_max_ms,
-                                                        .place = place_of(service),
-                                                    });
+        error =
+            mw_pipeline_new(&service->pipeline, &(struct mw_pipeline_parts){
+                                                    .loop = service->loop,
+                                                    .adapter = &service->adapter,
+                                                    .store = service->store,
+                                                    .shared = &service->shared,
+                                                    .files = service->lanes[MW_LANE_FILES],
+                                                    .store_io = service->lanes[MW_LANE_STORE],
+                                                    .cpu = service->lanes[MW_LANE_COMPILE_CPU],
+                                                    .timeout_ms_max = settings->timeout_max_ms,
+                                                    .place = place_of(service),
+                                                    .pkg_config_path = settings->pkg_config_path,
+                                                });
     if (error) {
         snprintf(why, why_bytes, "cannot set up the pipeline: %s", mw_strerror(error));
         return error;

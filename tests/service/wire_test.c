@@ -16,12 +16,15 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Where packages are looked for; none of those here has a folder of its own for headers. */
+static const struct mw_package_source packages;
+
 static struct mw_submission *parse(const char *body)
 {
     struct mw_submission *submission = NULL;
     struct mw_problem problem = {0};
 
-    if (mw_submission_parse(&submission, body, strlen(body), &problem) != 0)
+    if (mw_submission_parse(&submission, body, strlen(body), &packages, &problem) != 0)
         fail_msg("'%s' is refused: %s", body, problem.detail);
     return submission;
 }
@@ -32,7 +35,7 @@ static struct mw_problem refuse(const char *body, size_t bytes)
     struct mw_submission *submission = NULL;
     struct mw_problem problem = {0};
 
-    if (mw_submission_parse(&submission, body, bytes, &problem) == 0)
+    if (mw_submission_parse(&submission, body, bytes, &packages, &problem) == 0)
         fail_msg("'%.200s' is taken", body);
     assert_null(submission);
     return problem;

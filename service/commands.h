@@ -34,6 +34,7 @@ struct mw_serve_settings {
     unsigned probe_interval_ms; /* 0: no probe */
     unsigned files_cap, store_cap;
     uint64_t store_max_bytes;
+    uint64_t preambles_max_bytes; /* 0: none */
     uint64_t body_max_bytes;
     char pkg_config_path[MW_SETTING_TEXT_BYTES]; /* "": the system's only */
     unsigned connections_max;

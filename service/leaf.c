@@ -76,7 +76,15 @@ int mw_leaf_run(struct mw_leaf *leaf, const struct mw_leaf_place *place,
 {
     if (!place->isolate)
         return mw_compile(place->toolchain, options, request, result);
-    return mw_isolate_compile(place->isolate, options, request, &leaf->limits, &leaf->stop, result,
+    int error = mw_isolate_compile(place->isolate, options, request, &leaf->limits, &leaf->stop,
+                                   result, &leaf->usage);
+    if (!request->preamble || (error != -EIO && leaf->usage.signal == 0))
+        return error;
+    /* It broke down, and a preamble is to change nothing: not even that. */
+    struct mw_compile_request without = *request;
+    without.preamble = NULL;
+    mw_compile_result_fini(result);
+    return mw_isolate_compile(place->isolate, options, &without, &leaf->limits, &leaf->stop, result,
                               &leaf->usage);
 }
 

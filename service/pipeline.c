@@ -10,6 +10,7 @@
 
 #include "log.h"
 #include "meta.h"
+#include "preambles.h"
 #include "report.h"
 #include "shared_pool.h"
 #include "step.h"
@@ -71,6 +72,9 @@ struct mw_flight {
     uint64_t queued_ns, started_ns, ended_ns; /* of the CPU leaf */
     struct mw_leaf leaf;                      /* lent to its step while `in_leaf` */
     bool in_leaf;
+    struct mw_preamble_use preamble; /* held while `has_preamble` */
+    struct mw_preamble_plan *plan;   /* of one that is to be made */
+    bool has_preamble, used_preamble;
 };
 
 struct mw_pipeline {
@@ -111,6 +115,8 @@ static void flight_fail(struct mw_flight *flight, const struct mw_problem *probl
 static void flight_fail_with(struct mw_flight *flight, const struct mw_problem *problem,
                              json_t *extra);
 static void flight_free_if_empty(struct mw_flight *flight);
+static void flight_find_preamble(struct mw_flight *flight);
+static void flight_drop_preamble(struct mw_flight *flight);
 static struct mw_flight **bucket_of(struct mw_pipeline *pipeline, const struct mw_key *key);
 static bool key_moved(const struct mw_flight *flight);
 static unsigned retry_after_s_of(struct mw_lane *lane);
@@ -278,6 +284,8 @@ static int work_lookup(struct mw_step *step)
     mw_block_begin();
     int error =
         mw_store_get(flight->pipeline->parts.store, &flight->submission->key, &flight->entry);
+    if (error)
+        flight_find_preamble(flight);
     mw_block_end();
     return error;
 }
@@ -286,6 +294,9 @@ static void after_lookup(struct mw_step *step, int status)
 {
     struct mw_flight *flight = FLIGHT_OF(step);
     struct mw_pipeline *pipeline = flight->pipeline;
+    if (flight->plan)
+        mw_preamble_maker_take(pipeline->parts.preamble_maker, flight->plan);
+    flight->plan = NULL;
     if (status == 0) {
         flight->ok = true;
         flight->cached = true;
@@ -333,6 +344,7 @@ static void after_leaf(struct mw_step *step, int status)
     flight->ended_ns = step->req.job.ended_ns;
     struct mw_problem problem;
     flight->in_leaf = false;
+    flight_drop_preamble(flight);
     if (status) {
         json_t *extra = mw_leaf_explain(&flight->leaf, status, &problem);
         flight_fail_with(flight, &problem, extra);
@@ -654,12 +666,36 @@ static void flight_free_if_empty(struct mw_flight *flight)
         return;
     }
     flight_hide(flight);
+    flight_drop_preamble(flight);
     flight->pipeline->stats.flights--;
     mw_leaf_fini(&flight->leaf);
     mw_compile_result_fini(&flight->result);
     mw_store_entry_fini(&flight->entry);
     mw_submission_free(flight->submission);
     free(flight);
+}
+
+/* Runs on: the store's lane. Whatever goes wrong, the compile does without. */
+static void flight_find_preamble(struct mw_flight *flight)
+{
+    const struct mw_pipeline_parts *parts = &flight->pipeline->parts;
+    struct mw_submission *submission = flight->submission;
+    if (!parts->preambles)
+        return;
+    flight->has_preamble =
+        mw_preambles_find(parts->preambles, parts->place.toolchain, submission->options,
+                          &submission->request, &flight->preamble, &flight->plan) == 1;
+    flight->used_preamble = flight->has_preamble;
+    submission->request.preamble = flight->has_preamble ? &flight->preamble : NULL;
+}
+
+static void flight_drop_preamble(struct mw_flight *flight)
+{
+    if (!flight->has_preamble)
+        return;
+    flight->submission->request.preamble = NULL;
+    mw_preambles_drop(flight->pipeline->parts.preambles, &flight->preamble);
+    flight->has_preamble = false;
 }
 
 static struct mw_flight **bucket_of(struct mw_pipeline *pipeline, const struct mw_key *key)
@@ -703,11 +739,11 @@ static json_t *timings_json(const struct mw_ticket *ticket, const struct mw_flig
 {
     uint64_t now_ns = mw_clock_ns();
     uint64_t leaf_end_ns = flight->cached ? now_ns : flight->ended_ns;
-    return json_pack("{s:f, s:f, s:f, s:f}", "prefix_ms",
+    return json_pack("{s:f, s:f, s:f, s:f, s:b}", "prefix_ms",
                      ms_between(ticket->arrived_ns, flight->cached ? now_ns : flight->queued_ns),
                      "queued_ms", ms_between(flight->queued_ns, flight->started_ns), "leaf_ms",
                      ms_between(flight->started_ns, flight->ended_ns), "suffix_ms",
-                     ms_between(leaf_end_ns, now_ns));
+                     ms_between(leaf_end_ns, now_ns), "preamble", flight->used_preamble);
 }
 
 static json_t *artifact_json(const struct mw_ticket *ticket, const struct mw_flight *flight)

@@ -39,6 +39,8 @@
 #include "problem.h"
 
 struct mw_pipeline;
+struct mw_preamble_maker;
+struct mw_preambles;
 struct mw_shared_pool;
 struct mw_ticket;
 
@@ -49,6 +51,8 @@ struct mw_pipeline_parts {
     struct mw_leaf_place place;  /* where leaves run; its toolchain is the one for all */
     const char *pkg_config_path; /* as in packages.h; NULL: the system's only */
     struct mw_store *store;
+    struct mw_preambles *preambles; /* NULL: none are used */
+    struct mw_preamble_maker *preamble_maker;
     struct mw_shared_pool *shared; /* for what time-out answers tell of it */
     struct mw_lane *files;         /* IO pool: parsing, keys, answers */
     struct mw_lane *store_io;      /* IO pool: the store */

@@ -308,7 +308,7 @@ static void get_isolation(void *user, struct mw_http_request *request, const cha
 {
     struct mw_service *service = user;
     (void)tail;
-    reply_json(request, mw_report_isolation(service->isolate));
+    reply_json(request, mw_report_isolation(service->isolate, service->preambles));
 }
 
 static void get_health(void *user, struct mw_http_request *request, const char *tail)
@@ -325,7 +325,7 @@ static void get_metrics(void *user, struct mw_http_request *request, const char 
     (void)tail;
     reply_text(request,
                mw_report_metrics(&service->shared, service->registry, service->isolate,
-                                 mw_pipeline_stats(service->pipeline), &service->store_stats),
+                                 service->preambles, mw_pipeline_stats(service->pipeline), &service->store_stats),
                "text/plain; version=0.0.4; charset=utf-8");
 }
 

@@ -41,6 +41,7 @@ static int package_path_check(const char *path, char *why, size_t why_bytes)
 }
 
 static struct mw_leaf_place place_of(const struct mw_service *service);
+static int open_preambles(struct mw_service *service);
 static int open_front(struct mw_service *service, char *why, size_t why_bytes);
 static void start_housekeeping(struct mw_service *service);
 static int work_warm(struct mw_step *step);
@@ -103,6 +104,8 @@ void mw_service_stop(struct mw_service *service, void (*late)(void *user), void 
     service->late_user = user;
     service->stop_deadline_ns = mw_clock_ns() + service->settings.grace_ms * MW_NS_PER_MS;
     uv_timer_stop(&service->census_timer);
+    if (service->preamble_maker)
+        mw_preamble_maker_stop(service->preamble_maker);
     mw_http_quiesce(service->http);
     mw_listener_unlink(&service->listener);
     uv_timer_init(service->loop, &service->drain);
@@ -120,6 +123,8 @@ void mw_service_free(struct mw_service *service)
     mw_shared_pool_unwatch(&service->shared);
     mw_shared_pool_close(&service->shared);
     mw_pipeline_free(service->pipeline);
+    mw_preamble_maker_free(service->preamble_maker);
+    mw_preambles_free(service->preambles);
     mw_store_close(service->store);
     mw_isolate_free(service->isolate);
     mw_toolchain_free(service->toolchain);
@@ -264,17 +269,37 @@ static struct mw_leaf_place place_of(const struct mw_service *service)
     return place;
 }
 
+static int open_preambles(struct mw_service *service)
+{
+    uint64_t bytes_max = service->settings.preambles_max_bytes;
+    int error = bytes_max ? mw_preambles_new(&service->preambles, bytes_max) : 0;
+    if (!error && bytes_max)
+        error = mw_preamble_maker_new(&service->preamble_maker,
+                                      &(struct mw_preamble_maker_parts){
+                                          .preambles = service->preambles,
+                                          .adapter = &service->adapter,
+                                          .place = place_of(service),
+                                          .cpu = service->lanes[MW_LANE_COMPILE_CPU],
+                                          .store_io = service->lanes[MW_LANE_STORE],
+                                      });
+    return error;
+}
+
 static int open_front(struct mw_service *service, char *why, size_t why_bytes)
 {
     const struct mw_serve_settings *settings = &service->settings;
     int error = mw_lane_uv_init(&service->adapter, service->loop);
     service->adapter_open = error == 0;
     if (!error)
+        error = open_preambles(service);
+    if (!error)
         error =
             mw_pipeline_new(&service->pipeline, &(struct mw_pipeline_parts){
                                                     .loop = service->loop,
                                                     .adapter = &service->adapter,
                                                     .store = service->store,
+                                                    .preambles = service->preambles,
+                                                    .preamble_maker = service->preamble_maker,
                                                     .shared = &service->shared,
                                                     .files = service->lanes[MW_LANE_FILES],
                                                     .store_io = service->lanes[MW_LANE_STORE],
@@ -416,7 +441,8 @@ static bool all_answered(const struct mw_service *service)
 {
     const struct mw_pipeline_stats *stats = mw_pipeline_stats(service->pipeline);
     return mw_http_requests(service->http) == 0 && stats->tickets == 0 && stats->flights == 0 &&
-           service->fetches == 0 && !service->warm.out && !service->census.out;
+           service->fetches == 0 && !service->warm.out && !service->census.out &&
+           !(service->preamble_maker && mw_preamble_maker_busy(service->preamble_maker));
 }
 
 static void let_go_of_loop(struct mw_service *service)

@@ -105,10 +105,15 @@ static const struct mw_setting serve_table[] = {
 #define AT(member) offsetof(struct mw_compile_settings, member)
 
 static const struct mw_setting compile_table[] = {
-    {"emit", 0, MW_SETTING_CHOICE, AT(emit), 0, 0, "object|asm|llvm-ir|bitcode|preprocessed|none",
-     "KIND", "object (default), asm, llvm-ir, bitcode, preprocessed or none"},
+    {"emit", 0, MW_SETTING_CHOICE, AT(emit), 0, 0,
+     "object|asm|llvm-ir|bitcode|preprocessed|ast|ast-json|none", "KIND",
+     "object (default), asm, llvm-ir, bitcode, preprocessed, ast, ast-json or none"},
     {"output", 'o', MW_SETTING_TEXT, AT(output), 0, 0, NULL, "FILE",
      "write to FILE, `-` for stdout (the source's name with .o, .s, ...)"},
+    {"also", 0, MW_SETTING_SET, AT(also), 0, 0, "dependencies|remarks|time-trace|line-map", "WHAT",
+     "write dependencies, remarks, time-trace, line-map beside it, as NAME.WHAT.json"},
+    {"deps", 0, MW_SETTING_TEXT, AT(deps), 0, 0, NULL, "FILE",
+     "write a rule for make to FILE: what the output depends on"},
     {"language", 'x', MW_SETTING_CHOICE, AT(language), 0, 0, "auto|c|c++", "LANGUAGE",
      "c or c++ (by the file's ending)"},
     {"jobs", 'j', MW_SETTING_NUMBER, AT(jobs), 1, 1024, NULL, "N",

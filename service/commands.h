@@ -56,6 +56,8 @@ struct mw_serve_settings {
 struct mw_compile_settings {
     unsigned emit; /* an enum mw_emit_kind */
     char output[MW_SETTING_TEXT_BYTES];
+    unsigned also; /* bits of enum mw_extra */
+    char deps[MW_SETTING_TEXT_BYTES];
     unsigned language; /* an enum mw_language */
     unsigned jobs;
     unsigned color; /* 0: auto, 1: always, 2: never */

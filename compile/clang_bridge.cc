@@ -287,6 +287,8 @@ class DiagnosticSink : public clang::DiagnosticConsumer
 
         void emitIncludeLocation(clang::FullSourceLoc at, clang::PresumedLoc) override
         {
+            if (at.getDecomposedLoc() == std::pair(at.getManager().getMainFileID(), 0u))
+                return; /* where a preamble comes in; no file name stands there */
             includes.emplace_back(in_main_file(at, LangOpts), at.getManager());
         }
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <openssl/evp.h>
+#include <string.h>
 
 static int digest_text(char *text, const EVP_MD *kind, const void *data, size_t bytes);
 
@@ -24,6 +25,11 @@ void mw_hex_text(char *text, const uint8_t *sum, size_t count)
         text[2 * i + 1] = digits[sum[i] & 15];
     }
     text[2 * count] = '\0';
+}
+
+bool mw_hex_valid(const char *text, size_t length)
+{
+    return strlen(text) == length && strspn(text, "0123456789abcdef") == length;
 }
 
 static int digest_text(char *text, const EVP_MD *kind, const void *data, size_t bytes)

@@ -1,5 +1,6 @@
 #include "meta.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,18 @@ char *mw_meta_make(const struct mw_compile_result *result, unsigned extras, size
         return meta;
     free(meta);
     return NULL;
+}
+
+int mw_meta_add(char **meta, size_t *bytes, const char *member, const char *json)
+{
+    size_t line_bytes = strlen(member) + strlen(json) + 2;
+    char *longer = realloc(*meta, *bytes + line_bytes + 1);
+    if (!longer)
+        return -ENOMEM;
+    snprintf(longer + *bytes, line_bytes + 1, "\n%s %s", member, json);
+    *meta = longer;
+    *bytes += line_bytes;
+    return 0;
 }
 
 json_t *mw_meta_head(const char *meta, size_t bytes)

@@ -22,6 +22,9 @@
 char *mw_meta_make(const struct mw_compile_result *result, unsigned extras, size_t *bytes,
                    bool *complete);
 
+/* Add the line of another member; `json` has no line end. Returns 0 or -ENOMEM. */
+int mw_meta_add(char **meta, size_t *bytes, const char *member, const char *json);
+
 /* The first line, as an object of "diagnostics" and "dropped". NULL when it is none. */
 json_t *mw_meta_head(const char *meta, size_t bytes);
 

@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "direct.h"
 #include "log.h"
 #include "meta.h"
 #include "preambles.h"
 #include "report.h"
 #include "shared_pool.h"
+#include "sources.h"
 #include "step.h"
 #include "wire.h"
 
@@ -63,8 +65,10 @@ struct mw_flight {
     /* the result; complete when the flight lands */
     struct mw_compile_result result; /* moved into `entry` and `meta` by the keep step */
     struct mw_store_entry entry;
+    struct mw_key key; /* where the result is, or would be, stored */
     bool ok;
     bool cached;
+    bool direct; /* found by a manifest, under the key of another request */
     bool stored;
     const char *not_kept; /* why there is no URL; NULL when there is one */
     int store_error;
@@ -109,6 +113,9 @@ static void on_timer_closed(uv_handle_t *handle);
 static struct mw_flight *flight_new(struct mw_pipeline *pipeline, struct mw_ticket *ticket);
 static struct mw_flight *flight_find(struct mw_pipeline *pipeline,
                                      const struct mw_submission *submission);
+static int flight_find_direct(struct mw_flight *flight);
+static void flight_keep(struct mw_flight *flight);
+static void flight_put(struct mw_flight *flight, const struct mw_store_more *more);
 static void flight_hide(struct mw_flight *flight);
 static void flight_land(struct mw_flight *flight);
 static void flight_fail(struct mw_flight *flight, const struct mw_problem *problem);
@@ -284,6 +291,8 @@ static int work_lookup(struct mw_step *step)
     mw_block_begin();
     int error =
         mw_store_get(flight->pipeline->parts.store, &flight->submission->key, &flight->entry);
+    if (error == -ENOENT && flight->pipeline->parts.manifests)
+        error = flight_find_direct(flight);
     if (error)
         flight_find_preamble(flight);
     mw_block_end();
@@ -302,6 +311,7 @@ static void after_lookup(struct mw_step *step, int status)
         flight->cached = true;
         flight->stored = true;
         pipeline->stats.hits++;
+        pipeline->stats.direct_hits += flight->direct;
         flight_land(flight);
         return;
     }
@@ -385,17 +395,7 @@ static int work_keep(struct mw_step *step)
         flight->not_kept = NOT_KEPT_EXTRA;
         return 0;
     }
-    if (key_moved(flight)) {
-        flight->not_kept = NOT_KEPT_MOVED;
-        return 0;
-    }
-    mw_block_begin(); /* one process writes at a time */
-    flight->store_error =
-        mw_store_put(flight->pipeline->parts.store, &flight->submission->key, &flight->entry);
-    mw_block_end();
-    flight->stored = flight->store_error == 0;
-    if (!flight->stored)
-        flight->not_kept = NOT_KEPT_STORE;
+    flight_keep(flight);
     return 0;
 }
 
@@ -415,6 +415,50 @@ static void after_keep(struct mw_step *step, int status)
                flight->submission->key.text, mw_strerror(flight->store_error));
     }
     flight_land(flight);
+}
+
+/* Keep what is answered, with the sources of its debug information and a manifest. The manifest's
+ * base must be made before the last look at the headers: it speaks of those that the leaf read. */
+static void flight_keep(struct mw_flight *flight)
+{
+    const struct mw_pipeline_parts *parts = &flight->pipeline->parts;
+    const struct mw_submission *submission = flight->submission;
+    size_t meta_bytes = flight->entry.meta_bytes;
+    struct mw_debug_sources sources = {0};
+    struct mw_direct direct = {0};
+    if (parts->debug_sources &&
+        (mw_debug_sources_collect(&sources, submission->options, &submission->request,
+                                  &flight->result.inputs) != 0 ||
+         (sources.json && mw_meta_add(&flight->entry.meta, &flight->entry.meta_bytes,
+                                      "debug_sources", sources.json) != 0)))
+        mw_debug_sources_fini(&sources);
+    if (parts->manifests)
+        mw_direct_make(&direct, parts->place.toolchain, submission->options, &submission->request,
+                       &flight->result.inputs, &flight->key);
+    if (key_moved(flight))
+        flight->not_kept = NOT_KEPT_MOVED;
+    else
+        flight_put(flight, &(struct mw_store_more){.base = &direct.base,
+                                                   .manifest = direct.manifest,
+                                                   .sources = sources.list,
+                                                   .source_count = sources.count});
+    if (!flight->stored && sources.json) { /* what it says of the sources is not so */
+        flight->entry.meta_bytes = meta_bytes;
+        flight->entry.meta[meta_bytes] = '\0';
+    }
+    mw_direct_fini(&direct);
+    mw_debug_sources_fini(&sources);
+}
+
+static void flight_put(struct mw_flight *flight, const struct mw_store_more *more)
+{
+    mw_block_begin(); /* one process writes at a time */
+    flight->store_error =
+        mw_store_keep(flight->pipeline->parts.store, &flight->key, &flight->entry, more);
+    mw_block_end();
+    flight->stored = flight->store_error == 0;
+    if (!flight->stored)
+        flight->not_kept = NOT_KEPT_STORE;
 }
 
 /* Whether a system header changed since the key was made: then nobody knows which one the leaf
@@ -587,6 +631,7 @@ static struct mw_flight *flight_new(struct mw_pipeline *pipeline, struct mw_tick
         return NULL;
     flight->pipeline = pipeline;
     flight->submission = ticket->submission;
+    flight->key = flight->submission->key;
     flight->leaf.limits = flight->submission->limits;
     ticket->submission = NULL;
     struct mw_flight **bucket = bucket_of(pipeline, &flight->submission->key);
@@ -606,6 +651,20 @@ static struct mw_flight *flight_find(struct mw_pipeline *pipeline,
                       !mw_leaf_limits_equal(&flight->submission->limits, &submission->limits)))
         flight = flight->next_in_bucket;
     return flight;
+}
+
+/* As mw_store_get. Nobody knows of the other key but who is aboard this flight. */
+static int flight_find_direct(struct mw_flight *flight)
+{
+    const struct mw_pipeline_parts *parts = &flight->pipeline->parts;
+    const struct mw_submission *submission = flight->submission;
+    struct mw_key key;
+    int error = mw_direct_find(parts->store, parts->place.toolchain, submission->options,
+                               &submission->request, &key, &flight->entry);
+    flight->direct = error == 0;
+    if (!error)
+        flight->key = key;
+    return error;
 }
 
 static void flight_hide(struct mw_flight *flight)
@@ -752,7 +811,7 @@ static json_t *artifact_json(const struct mw_ticket *ticket, const struct mw_fli
     if (!flight->ok || entry->kind == MW_EMIT_NONE)
         return json_null();
     char url[MW_KEY_TEXT_BYTES + 16];
-    snprintf(url, sizeof url, "/v1/artifacts/%s", flight->submission->key.text);
+    snprintf(url, sizeof url, "/v1/artifacts/%s", flight->key.text);
     json_t *artifact =
         json_pack("{s:s, s:I, s:s?}", "kind", mw_emit_kind_name(entry->kind), "bytes",
                   (json_int_t)entry->artifact_bytes, "url", flight->stored ? url : NULL);
@@ -773,9 +832,9 @@ static json_t *answer_json(const struct mw_ticket *ticket, const struct mw_fligh
     json_int_t dropped = json_integer_value(json_object_get(meta, "dropped")) +
                          (json_int_t)(json_array_size(list) - json_array_size(shown));
     json_t *answer =
-        json_pack("{s:s, s:s, s:b, s:o, s:I, s:o, s:s?, s:o}", "key", flight->submission->key.text,
-                  "status", flight->ok ? "ok" : "failed", "cached", flight->cached, "diagnostics",
-                  shown, "diagnostics_dropped", dropped, "artifact", artifact_json(ticket, flight),
+        json_pack("{s:s, s:s, s:b, s:o, s:I, s:o, s:s?, s:o}", "key", flight->key.text, "status",
+                  flight->ok ? "ok" : "failed", "cached", flight->cached, "diagnostics", shown,
+                  "diagnostics_dropped", dropped, "artifact", artifact_json(ticket, flight),
                   "thread", flight->cached ? NULL : mw_thread_kind_name(flight->ran_on), "timings",
                   timings_json(ticket, flight));
     if (!flight->cached)

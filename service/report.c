@@ -184,6 +184,8 @@ static const struct number audit_numbers[] = {
 static const struct number pipeline_numbers[] = {
     U64(mw_pipeline_stats, requests, "compile_requests_total", "counter", "Compile requests"),
     U64(mw_pipeline_stats, hits, "compile_hits_total", "counter", "Answered from the store"),
+    U64(mw_pipeline_stats, direct_hits, "compile_direct_hits_total", "counter",
+        "Of those, the ones that a manifest found"),
     U64(mw_pipeline_stats, compiled, "compile_ok_total", "counter", "Compiles that succeeded"),
     U64(mw_pipeline_stats, failed, "compile_failed_total", "counter", "Compiles with errors"),
     U64(mw_pipeline_stats, joined, "compile_joined_total", "counter",

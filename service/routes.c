@@ -14,6 +14,7 @@
 
 static void post_compile(void *user, struct mw_http_request *request, const char *tail);
 static void get_artifact(void *user, struct mw_http_request *request, const char *tail);
+static void get_source(void *user, struct mw_http_request *request, const char *tail);
 static void get_lanes(void *user, struct mw_http_request *request, const char *tail);
 static void get_pools(void *user, struct mw_http_request *request, const char *tail);
 static void patch_pool(void *user, struct mw_http_request *request, const char *tail);
@@ -33,26 +34,31 @@ const struct mw_route mw_service_routes[] = {
     {"GET", "/v1/isolation", get_isolation},   {"HEAD", "/v1/isolation", get_isolation},
     {"GET", "/healthz", get_health},           {"HEAD", "/healthz", get_health},
     {"GET", "/metrics", get_metrics},          {"HEAD", "/metrics", get_metrics},
+    {"GET", "/v1/sources/", get_source},       {"HEAD", "/v1/sources/", get_source},
 };
 const size_t mw_service_route_count = sizeof mw_service_routes / sizeof mw_service_routes[0];
 
 #define PATCH_BYTES_MAX 4096u /* it is parsed on the loop */
 
-/* A GET of an artifact, from the request until the store has answered. */
+/* A GET of an artifact or a source, from the request until the store has answered. */
 struct fetch {
     struct mw_service *service;
     struct mw_http_request *request; /* NULL when the client is gone */
     struct mw_step step;
-    struct mw_key key;
-    struct mw_store_entry entry;
+    bool is_source;
+    char name[MW_KEY_TEXT_BYTES]; /* its key, or one of its hashes */
+    struct mw_store_entry entry;  /* of a source only the bytes, as artifact */
+    char sha256[MW_SHA256_TEXT_BYTES];
 };
 
 static bool refuse_when_stopping(struct mw_service *service, struct mw_http_request *request);
 static void on_answered(void *user, const struct mw_answer *answer);
 static void on_compile_gone(void *user);
+static void fetch_start(struct mw_service *service, struct mw_http_request *request,
+                        const char *name, bool is_source);
 static int work_fetch(struct mw_step *step);
 static void after_fetch(struct mw_step *step, int status);
-static void reply_artifact(struct fetch *fetch);
+static void reply_kept(struct fetch *fetch);
 static void on_fetch_gone(void *user);
 static void reply_json(struct mw_http_request *request, json_t *object);
 static void reply_text(struct mw_http_request *request, char *text, const char *content_type);
@@ -127,12 +133,37 @@ static void get_artifact(void *user, struct mw_http_request *request, const char
         mw_http_reply_problem(request, &problem);
         return;
     }
+    fetch_start(service, request, tail, false);
+}
+
+/* By the SHA-256, or by the MD5 that stands in line tables. */
+static void get_source(void *user, struct mw_http_request *request, const char *tail)
+{
+    static const char md5[] = "md5/";
+    bool by_md5 = strncmp(tail, md5, strlen(md5)) == 0;
+    const char *hash = by_md5 ? tail + strlen(md5) : tail;
+    struct mw_problem problem;
+    if (mw_hex_valid(hash, by_md5 ? MW_MD5_TEXT_BYTES - 1 : MW_SHA256_TEXT_BYTES - 1)) {
+        fetch_start(user, request, hash, true);
+        return;
+    }
+    mw_problem_set(&problem, MW_PROBLEM_NOT_FOUND, tail,
+                   "a source is named by its SHA-256, 64 lower-case hexadecimal digits, or by "
+                   "md5/ and the 32 of its MD5");
+    mw_http_reply_problem(request, &problem);
+}
+
+static void fetch_start(struct mw_service *service, struct mw_http_request *request,
+                        const char *name, bool is_source)
+{
+    struct mw_problem problem;
     struct fetch *fetch = calloc(1, sizeof *fetch);
     int error = fetch ? 0 : -ENOMEM;
     if (fetch) {
         fetch->service = service;
         fetch->request = request;
-        memcpy(fetch->key.text, tail, sizeof fetch->key.text);
+        fetch->is_source = is_source;
+        memcpy(fetch->name, name, strlen(name) + 1); /* its length was checked */
         error = mw_step_start(&fetch->step, &service->adapter, service->lanes[MW_LANE_STORE],
                               work_fetch, after_fetch);
     }
@@ -151,8 +182,17 @@ static void get_artifact(void *user, struct mw_http_request *request, const char
 static int work_fetch(struct mw_step *step)
 {
     struct fetch *fetch = FETCH_OF(step);
+    struct mw_store_entry *entry = &fetch->entry;
+    struct mw_key key;
+    int error;
     mw_block_begin();
-    int error = mw_store_get(fetch->service->store, &fetch->key, &fetch->entry);
+    if (fetch->is_source) {
+        error = mw_store_source_get(fetch->service->store, fetch->name, &entry->artifact,
+                                    &entry->artifact_bytes, fetch->sha256);
+    } else {
+        memcpy(key.text, fetch->name, sizeof key.text);
+        error = mw_store_get(fetch->service->store, &key, entry);
+    }
     mw_block_end();
     return error;
 }
@@ -160,18 +200,19 @@ static int work_fetch(struct mw_step *step)
 static void after_fetch(struct mw_step *step, int status)
 {
     struct fetch *fetch = FETCH_OF(step);
+    const char *what = fetch->is_source ? "source" : "artifact";
     struct mw_problem problem;
     fetch->service->fetches--;
     if (!fetch->request) {
         /* nobody waits any more */
-    } else if (status == 0 && fetch->entry.kind != MW_EMIT_NONE) {
-        reply_artifact(fetch);
+    } else if (status == 0 && (fetch->is_source || fetch->entry.kind != MW_EMIT_NONE)) {
+        reply_kept(fetch);
     } else if (status == 0 || status == -ENOENT) {
-        mw_problem_set(&problem, MW_PROBLEM_NOT_FOUND, fetch->key.text,
-                       "no artifact is stored under this key; compile again to make it");
+        mw_problem_set(&problem, MW_PROBLEM_NOT_FOUND, fetch->name,
+                       "no %s is stored under this name; compile again to make it", what);
         mw_http_reply_problem(fetch->request, &problem);
     } else {
-        mw_log("store: fetching %s failed: %s", fetch->key.text, mw_strerror(status));
+        mw_log("store: fetching %s %s failed: %s", what, fetch->name, mw_strerror(status));
         mw_problem_set(&problem, MW_PROBLEM_INTERNAL, NULL, "the store failed: %s; compile again",
                        mw_strerror(status));
         mw_http_reply_problem(fetch->request, &problem);
@@ -180,8 +221,8 @@ static void after_fetch(struct mw_step *step, int status)
     free(fetch);
 }
 
-/* The bytes under a key never change, so a client may keep them as long as it likes. */
-static void reply_artifact(struct fetch *fetch)
+/* The bytes under a name never change, so a client may keep them as long as it likes. */
+static void reply_kept(struct fetch *fetch)
 {
     static const char *const content_types[MW_EMIT_KINDS] = {
         [MW_EMIT_OBJECT] = "application/octet-stream",
@@ -193,10 +234,11 @@ static void reply_artifact(struct fetch *fetch)
         [MW_EMIT_AST_JSON] = "application/json",
     };
     char etag[MW_KEY_TEXT_BYTES + 2];
-    snprintf(etag, sizeof etag, "\"%s\"", fetch->key.text);
+    snprintf(etag, sizeof etag, "\"%s\"", fetch->is_source ? fetch->sha256 : fetch->name);
     struct mw_http_reply reply = {
         .status = 200,
-        .content_type = content_types[fetch->entry.kind],
+        .content_type =
+            fetch->is_source ? "text/plain; charset=utf-8" : content_types[fetch->entry.kind],
         .headers = {{"ETag", etag},
                     {"Cache-Control", "public, max-age=31536000, immutable"},
                     {"X-Content-Type-Options", "nosniff"}},
@@ -325,7 +367,8 @@ static void get_metrics(void *user, struct mw_http_request *request, const char 
     (void)tail;
     reply_text(request,
                mw_report_metrics(&service->shared, service->registry, service->isolate,
-                                 service->preambles, mw_pipeline_stats(service->pipeline), &service->store_stats),
+                                 service->preambles, mw_pipeline_stats(service->pipeline),
+                                 &service->store_stats),
                "text/plain; version=0.0.4; charset=utf-8");
 }
 

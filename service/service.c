@@ -40,6 +40,7 @@ static int package_path_check(const char *path, char *why, size_t why_bytes)
     return -EINVAL;
 }
 
+static bool uses_manifests(const struct mw_serve_settings *settings);
 static struct mw_leaf_place place_of(const struct mw_service *service);
 static int open_preambles(struct mw_service *service);
 static int open_front(struct mw_service *service, char *why, size_t why_bytes);
@@ -248,6 +249,15 @@ static int remote_check(const struct mw_serve_settings *settings, char *why, siz
     return -EPERM;
 }
 
+/* A worker that hostile source has taken over may keep silent about what it read. So manifests are
+ * not for strangers, unless somebody says so. */
+static bool uses_manifests(const struct mw_serve_settings *settings)
+{
+    if (settings->manifests == MW_SERVE_UNSET)
+        return !settings->allow_remote;
+    return settings->manifests == 0;
+}
+
 static struct mw_leaf_place place_of(const struct mw_service *service)
 {
     const struct mw_serve_settings *settings = &service->settings;
@@ -298,6 +308,8 @@ static int open_front(struct mw_service *service, char *why, size_t why_bytes)
                                                     .loop = service->loop,
                                                     .adapter = &service->adapter,
                                                     .store = service->store,
+                                                    .manifests = uses_manifests(settings),
+                                                    .debug_sources = settings->debug_sources == 0,
                                                     .preambles = service->preambles,
                                                     .preamble_maker = service->preamble_maker,
                                                     .shared = &service->shared,

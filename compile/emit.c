@@ -9,6 +9,7 @@
 #include <clang-c/Index.h>
 #include <millwright/diagnose.h>
 #include <millwright/line_map.h>
+#include <millwright/targets.h>
 
 #include "clang_bridge.h"
 #include "guard_internal.h"
@@ -105,8 +106,10 @@ int mw_compile(const struct mw_toolchain *toolchain, const struct mw_options *op
 
     if (end == MW_BRIDGE_CRASHED) /* and would again, in libclang */
         return 0;
-    if (result->ok || (rc != 0 && !broke_down) || (rc == 0 && errors > 0))
+    if (result->ok || (rc != 0 && !broke_down))
         return rc;
+    if (rc == 0 && errors > 0)
+        return mw_target_explain(options, &result->diagnostics);
     rc = mw_diagnose(toolchain, options, request, true, &result->diagnostics);
     if (rc == 0 && result->diagnostics.errors == errors)
         rc = explain(&result->diagnostics, broke_down);

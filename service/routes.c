@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <millwright/error.h>
+#include <millwright/targets.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ static int parse_min(const char *body, size_t bytes, unsigned max, unsigned *min
                      struct mw_problem *problem);
 static void get_audit(void *user, struct mw_http_request *request, const char *tail);
 static void get_isolation(void *user, struct mw_http_request *request, const char *tail);
+static void get_targets(void *user, struct mw_http_request *request, const char *tail);
 static void get_health(void *user, struct mw_http_request *request, const char *tail);
 static void get_metrics(void *user, struct mw_http_request *request, const char *tail);
 
@@ -32,6 +34,7 @@ const struct mw_route mw_service_routes[] = {
     {"PATCH", "/v1/pools/shared", patch_pool}, {"HEAD", "/v1/pools", get_pools},
     {"GET", "/v1/audit", get_audit},           {"HEAD", "/v1/audit", get_audit},
     {"GET", "/v1/isolation", get_isolation},   {"HEAD", "/v1/isolation", get_isolation},
+    {"GET", "/v1/targets", get_targets},       {"HEAD", "/v1/targets", get_targets},
     {"GET", "/healthz", get_health},           {"HEAD", "/healthz", get_health},
     {"GET", "/metrics", get_metrics},          {"HEAD", "/metrics", get_metrics},
     {"GET", "/v1/sources/", get_source},       {"HEAD", "/v1/sources/", get_source},
@@ -351,6 +354,21 @@ static void get_isolation(void *user, struct mw_http_request *request, const cha
     struct mw_service *service = user;
     (void)tail;
     reply_json(request, mw_report_isolation(service->isolate, service->preambles));
+}
+
+/* What --target= can name the machine of, as the compiler's library has it. */
+static void get_targets(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    struct mw_target target;
+    json_t *list = json_array();
+    (void)tail;
+    for (size_t i = 0; mw_target_get(i, &target); i++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:s}", "name", target.name, "description", target.text));
+    reply_json(request, json_pack("{s:s, s:s, s:o}", "default",
+                                  mw_toolchain_target(service->toolchain), "llvm_version",
+                                  mw_toolchain_version(service->toolchain), "targets", list));
 }
 
 static void get_health(void *user, struct mw_http_request *request, const char *tail)

@@ -275,6 +275,7 @@ static const struct {
      SCMP_SYS(prctl),
      false,
      {{0, SCMP_CMP_EQ, PR_SET_NAME, 0}}},
+    {"the same, for a time trace", SCMP_SYS(prctl), false, {{0, SCMP_CMP_EQ, PR_GET_NAME, 0}}},
     {"the scheduling of that thread",
      SCMP_SYS(setpriority),
      false,

@@ -722,6 +722,7 @@ struct Run {
     invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files);
     void use_preamble(clang::CompilerInvocation &made);
     bool serialize(clang::CompilerInstance &compiler);
+    bool needs_process_options(const clang::CompilerInvocation &made, DiagnosticsEngine &engine);
     bool generate(clang::CompilerInstance &compiler);
     bool execute(clang::CompilerInstance &compiler);
 };
@@ -752,6 +753,21 @@ llvm::IntrusiveRefCntPtr<vfs::FileSystem> Run::files()
     return all;
 }
 
+/* For some targets the driver sets options of LLVM's that are the whole process's (-mllvm): other
+ * compiles would obey them too, and without them the code is not what clang makes. */
+bool Run::needs_process_options(const clang::CompilerInvocation &made, DiagnosticsEngine &engine)
+{
+    const std::vector<std::string> &options = made.getFrontendOpts().LLVMArgs;
+    if (options.empty() || job.emit == MW_EMIT_NONE || job.emit == MW_EMIT_PREPROCESSED)
+        return false;
+    engine.Report(engine.getCustomDiagID(
+        DiagnosticsEngine::Error,
+        "code for target '%0' needs an option of the whole compiler process ('-mllvm %1'), which "
+        "would change other compiles; choose another target, or ask for no code"))
+        << made.getTargetOpts().Triple << options.front();
+    return true;
+}
+
 /* Ask the driver. Null when it found an error, which it has reported. */
 std::shared_ptr<clang::CompilerInvocation>
 Run::invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files)
@@ -773,7 +789,7 @@ Run::invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files)
     how.Diags = diagnostics;
     how.VFS = files;
     std::shared_ptr<clang::CompilerInvocation> made = clang::createInvocation(args, how);
-    if (!made || diagnostics->hasErrorOccurred())
+    if (!made || diagnostics->hasErrorOccurred() || needs_process_options(*made, *diagnostics))
         return nullptr;
     made->getFrontendOpts().DisableFree = false; /* this process goes on */
     made->getCodeGenOpts().DisableFree = false;
@@ -1006,6 +1022,9 @@ extern "C" void mw_bridge_init(void)
         llvm::InitializeAllAsmParsers();
         llvm::remove_fatal_error_handler();
         llvm::install_fatal_error_handler(end_run);
+        /* one for all threads, made at its first use: ThreadSanitizer, which cannot see how LLVM
+         * guards that, took the second thread's use for a race */
+        (void)vfs::getRealFileSystem();
     });
 }
 

@@ -3,7 +3,10 @@
  * libclang takes no file system, so its view is made of real files: the request's are written to
  * a private folder, and an overlay description maps their places to them, lets the readable
  * directories through, and hides the rest. The working directory goes to the frontend alone
- * (-Xclang): given to the driver it would change the directory of the whole process. */
+ * (-Xclang): given to the driver it would change the directory of the whole process.
+ *
+ * Where no folder can be made, as in a sandbox, the frontend of the code generator is asked
+ * instead: it takes its files from memory, and it says the same. */
 #include "diagnose.h"
 
 #include <errno.h>
@@ -14,6 +17,8 @@
 #include <unistd.h>
 
 #include <clang-c/Index.h>
+
+#include <millwright/emit.h>
 
 #include "guard_internal.h"
 
@@ -38,6 +43,10 @@ static int arguments_init(struct arguments *arguments, const struct mw_toolchain
                           const struct mw_options *options,
                           const struct mw_compile_request *request, const struct overlay *overlay,
                           bool errors_only);
+static int parse(const struct arguments *arguments, bool errors_only, struct mw_diagnostics *list);
+static int parse_in_memory(const struct mw_toolchain *toolchain,
+                           const struct mw_compile_request *request, bool errors_only,
+                           struct mw_diagnostics *list);
 static int diagnostic_take(CXTranslationUnit unit, CXDiagnostic diagnostic, int depth,
                            struct mw_diagnostics *list);
 
@@ -47,28 +56,37 @@ int mw_diagnose(const struct mw_toolchain *toolchain, const struct mw_options *o
 {
     struct overlay overlay = {0};
     struct arguments arguments = {0};
-    CXIndex index = NULL;
+    int rc = overlay_init(&overlay, toolchain, request);
+
+    if (rc == 0)
+        rc = arguments_init(&arguments, toolchain, options, request, &overlay, errors_only);
+    if (rc == 0)
+        rc = parse(&arguments, errors_only, list);
+    else if (rc == -EIO)
+        rc = parse_in_memory(toolchain, request, errors_only, list);
+    free(arguments.items);
+    overlay_fini(&overlay);
+    return rc;
+}
+
+/* ---- the two ways to parse ---- */
+
+static int parse(const struct arguments *arguments, bool errors_only, struct mw_diagnostics *list)
+{
+    CXIndex index = clang_createIndex(0, 0);
     CXTranslationUnit unit = NULL;
     enum CXErrorCode error = CXError_Failure;
     uint64_t heap_bytes = mw_guard_heap_bytes();
-    int rc;
+    int rc = 0;
 
-    rc = overlay_init(&overlay, toolchain, request);
-    if (rc == 0)
-        rc = arguments_init(&arguments, toolchain, options, request, &overlay, errors_only);
-    if (rc)
-        goto out;
-    index = clang_createIndex(0, 0);
     if (index)
-        error =
-            clang_parseTranslationUnit2FullArgv(index, NULL, arguments.items, (int)arguments.count,
-                                                NULL, 0, CXTranslationUnit_None, &unit);
+        error = clang_parseTranslationUnit2FullArgv(index, NULL, arguments->items,
+                                                    (int)arguments->count, NULL, 0,
+                                                    CXTranslationUnit_None, &unit);
     if (error == CXError_Crashed)
         mw_guard_note_loss(heap_bytes, true);
-    if (error != CXError_Success) {
+    if (error != CXError_Success)
         rc = -EIO;
-        goto out;
-    }
     for (unsigned i = 0; rc == 0 && i < clang_getNumDiagnostics(unit); i++) {
         CXDiagnostic diagnostic = clang_getDiagnostic(unit, i);
 
@@ -76,15 +94,46 @@ int mw_diagnose(const struct mw_toolchain *toolchain, const struct mw_options *o
             rc = diagnostic_take(unit, diagnostic, 0, list);
         clang_disposeDiagnostic(diagnostic);
     }
-out:
     if (unit)
         clang_disposeTranslationUnit(unit);
     if (index)
         clang_disposeIndex(index);
-    free(arguments.items);
-    overlay_fini(&overlay);
     return rc;
 }
+
+static int copy(const struct mw_diagnostic *from, struct mw_diagnostics *list)
+{
+    int rc = mw_diagnostics_add(list, from);
+
+    for (size_t i = 0; rc == 0 && i < from->note_count; i++)
+        rc = mw_diagnostics_add(list, &from->notes[i]);
+    return rc;
+}
+
+static int parse_in_memory(const struct mw_toolchain *toolchain,
+                           const struct mw_compile_request *request, bool errors_only,
+                           struct mw_diagnostics *list)
+{
+    struct mw_compile_request check = *request;
+    struct mw_compile_result result = {0};
+    struct mw_options *options = NULL;
+    struct mw_refusal refusal = {0};
+    int rc;
+
+    check.emit = MW_EMIT_NONE;
+    rc = mw_options_new(&options, &check, &refusal);
+    if (rc)
+        return rc == -ENOMEM ? rc : -EIO; /* they were made of this request before */
+    rc = mw_emit(toolchain, options, &check, &result);
+    for (size_t i = 0; rc == 0 && i < result.diagnostics.count; i++)
+        if (!errors_only || result.diagnostics.items[i].severity >= MW_SEVERITY_ERROR)
+            rc = copy(&result.diagnostics.items[i], list);
+    mw_compile_result_fini(&result);
+    mw_options_free(options);
+    return rc;
+}
+
+/* ---- libclang's arguments ---- */
 
 static int arguments_init(struct arguments *arguments, const struct mw_toolchain *toolchain,
                           const struct mw_options *options,

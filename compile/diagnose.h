@@ -5,7 +5,8 @@
  * $TMPDIR (or /tmp) for the time of the call, and an overlay hides all but them and the toolchain's
  * directories (under read_disk it hides nothing). Only the driver, which looks for a GCC to take
  * headers from, sees the real file system. The pragma "clang __debug" can still print to the
- * process's standard error.
+ * process's standard error. Where no folder can be written, as in a sandbox, the code generator's
+ * frontend says the same from memory.
  *
  * Ownership:  fills a caller's list; see diagnostic.h.
  * Threads:    any thread, many at once. libclang starts a thread of its own for each parse unless
@@ -19,7 +20,8 @@
 #include <millwright/toolchain.h>
 
 /* Parse the request and add what libclang finds to `list`, warnings off when `errors_only`.
- * Returns 0, -ENOMEM, or -EIO (libclang gave no translation unit, or the folder cannot be written).
+ * Returns 0, -ENOMEM, -EIO (the parse broke down), or -ECANCELED (from memory only: libclang does
+ * not ask).
  * Runs on: any thread. Blocks for as long as the parse takes. */
 int mw_diagnose(const struct mw_toolchain *toolchain, const struct mw_options *options,
                 const struct mw_compile_request *request, bool errors_only,

@@ -128,6 +128,13 @@ void mw_compile_result_fini(struct mw_compile_result *result)
     *result = (struct mw_compile_result){0};
 }
 
+static uint64_t artifact_bytes_max(const struct mw_compile_request *request)
+{
+    uint64_t asked = request->artifact_bytes_max;
+
+    return asked > 0 && asked < MW_ARTIFACT_BYTES_MAX ? asked : MW_ARTIFACT_BYTES_MAX;
+}
+
 static int emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
                 const struct mw_compile_request *request, struct mw_compile_result *result,
                 enum mw_bridge_end *end)
@@ -140,7 +147,7 @@ static int emit(const struct mw_toolchain *toolchain, const struct mw_options *o
         .file_count = request->file_count,
         .emit = mw_options_emit(options),
         .preamble = request->preamble,
-        .artifact_bytes_max = MW_ARTIFACT_BYTES_MAX,
+        .artifact_bytes_max = artifact_bytes_max(request),
         .on_diagnostic = collect,
         .user = &result->diagnostics,
         .cancelled = request->cancelled,

@@ -497,6 +497,7 @@ static int worker_hand_over(struct call *call)
     rc = limits_set(call);
     if (rc)
         return rc;
+    mw_worker_peak_reset(call->worker);
     return mw_message_send(call->worker->socket, &message, descriptors, has_preamble ? 3 : 2)
                ? -ESRCH
                : 0;
@@ -544,6 +545,12 @@ static enum ending answered(const struct call *call, const struct mw_message *me
     return ours ? ANSWERED : NONSENSE;
 }
 
+/* It had begun to warm up before it saw the request; it has seen it now. */
+static bool is_of_warming(const struct mw_message *message, int got)
+{
+    return got == 1 && (message->kind == MW_MESSAGE_WARMING || message->kind == MW_MESSAGE_READY);
+}
+
 static enum ending limited(struct call *call, enum mw_limit limit)
 {
     (void)limit_name(call, limit);
@@ -563,7 +570,7 @@ static enum ending worker_await(struct call *call)
 
         if (ready > 0 && polls[0].revents) {
             got = mw_message_receive(call->worker->socket, &message, NULL, 0, MSG_DONTWAIT);
-            if (got != 0 && got != -EAGAIN)
+            if (got != 0 && got != -EAGAIN && !is_of_warming(&message, got))
                 return answered(call, &message, got);
             if (got == 0)
                 polls[0].fd = -1; /* it is ending; the report will tell */

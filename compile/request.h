@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <millwright/refusal.h>
 
@@ -83,6 +84,7 @@ struct mw_compile_request {
     unsigned extras; /* bit 1 << mw_extra of each wanted */
     bool read_disk;  /* a host's or a user's own compile: the whole file system can be included,
                         and the result is never stored */
+    uint64_t artifact_bytes_max; /* 0: MW_ARTIFACT_BYTES_MAX; over it -E2BIG. No part of the key */
     /* NULL, or asked at clang's poll points, on the thread that compiles: not 0 ends the compile
      * with -ECANCELED. Some sources never come to such a point: see docs/security.md. */
     int (*cancelled)(void *user);

@@ -4,8 +4,8 @@
  * and from then on forks when the host asks for it. It has one thread, so a fork copies a whole
  * process. It never sees a request.
  *
- * A worker enters the sandbox before anybody's source comes near it, warms up, says that it is
- * ready, and then serves what comes over its socket until the host kills it.
+ * A worker enters the sandbox before anybody's source comes near it, says that it is ready, warms
+ * up when no request comes soon, and serves what comes over its socket until the host kills it.
  *
  * What ends whom:
  * 1. The zygote ends when the host does: it watches the host's pidfd, which a copy of a descriptor
@@ -43,6 +43,7 @@
 #define CHILDREN_MAX       1024u
 #define STACK_BYTES        (UINT64_C(64) << 20)
 #define DESCRIPTORS_OF_ONE 64u
+#define WARM_MS_MAX        60000
 #define WAITING_NAME       "mw-worker" /* of one that no thread drives yet */
 #define NS_PER_S           UINT64_C(1000000000)
 
@@ -98,9 +99,9 @@ struct warm_text {
 static int zygote_begin(struct zygote *zygote, pid_t host);
 static bool zygote_serve(struct zygote *zygote);
 static void zygote_end(struct zygote *zygote);
-static void child_fork(struct zygote *zygote);
+static void child_fork(struct zygote *zygote, int warm_ms);
 static void children_reap(struct zygote *zygote);
-static _Noreturn void worker_run(const struct zygote *zygote, int socket);
+static _Noreturn void worker_run(const struct zygote *zygote, int socket, int warm_ms);
 static void request_serve(const struct zygote *zygote, const struct mw_message *message,
                           const int *descriptors, size_t count);
 static void warm_up(const struct mw_toolchain *toolchain, const struct warm_text *text);
@@ -227,7 +228,7 @@ static bool zygote_serve(struct zygote *zygote)
     if (got != 1 || message.kind != MW_MESSAGE_FORK)
         return false;
     scheduling_take(&message.scheduling);
-    child_fork(zygote);
+    child_fork(zygote, message.number < WARM_MS_MAX ? (int)message.number : WARM_MS_MAX);
     return true;
 }
 
@@ -256,7 +257,7 @@ static void close_all(const int *descriptors, size_t count)
             close(descriptors[i]);
 }
 
-static void child_fork(struct zygote *zygote)
+static void child_fork(struct zygote *zygote, int warm_ms)
 {
     struct mw_message message = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_WORKER};
     enum { HOSTS, WORKERS, REPORT_READ, REPORT_WRITE, PIDFD, ALL };
@@ -274,7 +275,7 @@ static void child_fork(struct zygote *zygote)
         return;
     }
     if (pid == 0)
-        worker_run(zygote, fds[WORKERS]);
+        worker_run(zygote, fds[WORKERS], warm_ms);
     fds[PIDFD] = (int)syscall(SYS_pidfd_open, pid, 0);
     message.number = (uint64_t)pid;
     zygote->children[zygote->child_count++] =
@@ -373,23 +374,58 @@ static uint64_t data_bytes_read(int statm)
     return (uint64_t)data * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static _Noreturn void worker_run(const struct zygote *zygote, int socket)
+/* What of /proc is used later, when nothing of it can be opened any more. */
+struct own_files {
+    int statm;
+    int clear_refs;
+};
+
+static int ready_tell(struct own_files *own)
 {
-    struct mw_message message = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_READY};
+    struct mw_message message = {
+        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_READY, .number = data_bytes_read(own->statm)};
+    int rc = mw_message_send(MW_WIRE_CONTROL_FD, &message, &own->clear_refs, own->clear_refs >= 0);
+
+    if (own->clear_refs >= 0)
+        close(own->clear_refs);
+    own->clear_refs = -1;
+    return rc;
+}
+
+/* Whoever needs this worker at once gets it as it is: a request warms it as well as anything does.
+ * When none comes, the time is there. */
+static void warm_up_and_tell(const struct zygote *zygote, int warm_ms, struct own_files *own)
+{
+    struct mw_message warming = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_WARMING};
+
+    if (warm_ms > 0) {
+        if (ready_tell(own))
+            _exit(MW_WORKER_EXIT_DONE);
+        if (poll(&(struct pollfd){.fd = MW_WIRE_CONTROL_FD, .events = POLLIN}, 1, warm_ms) != 0)
+            return;
+        if (mw_message_send(MW_WIRE_CONTROL_FD, &warming, NULL, 0))
+            _exit(MW_WORKER_EXIT_DONE);
+    }
+    warm_up(zygote->toolchain, &warm_c);
+    if (ready_tell(own))
+        _exit(MW_WORKER_EXIT_DONE);
+}
+
+static _Noreturn void worker_run(const struct zygote *zygote, int socket, int warm_ms)
+{
+    struct mw_message message;
+    struct own_files own;
     int descriptors[MW_WIRE_DESCRIPTORS_MAX];
     size_t count = 0;
-    int statm;
 
     worker_detach(zygote, socket);
     (void)prctl(PR_SET_NAME, WAITING_NAME);
-    statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    own.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    own.clear_refs = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     sandbox_enter(zygote);
-    warm_up(zygote->toolchain, &warm_c);
-    message.number = data_bytes_read(statm);
-    if (statm >= 0)
-        close(statm);
-    if (mw_message_send(MW_WIRE_CONTROL_FD, &message, NULL, 0))
-        _exit(MW_WORKER_EXIT_DONE);
+    warm_up_and_tell(zygote, warm_ms, &own);
+    if (own.statm >= 0)
+        close(own.statm);
     for (;;) {
         int got = mw_message_receive_request(MW_WIRE_CONTROL_FD, &message, descriptors, &count, 0);
 
@@ -401,7 +437,8 @@ static _Noreturn void worker_run(const struct zygote *zygote, int socket)
     }
 }
 
-/* mw_compile, but that here libclang cannot write the folder it would explain a breakdown from. */
+/* mw_compile, but that a source which neither compiles nor explains itself is an answer here, and
+ * no fault of the worker. */
 static int compile(const struct zygote *zygote, const struct mw_options *options,
                    const struct mw_compile_request *request, struct mw_compile_result *result)
 {

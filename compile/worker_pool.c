@@ -30,7 +30,11 @@
 /* Of one take: zygotes started, and workers found dead. */
 #define STARTS_MAX 2u
 #define DEAD_MAX   (MW_ISOLATE_READY_MAX + 2u)
-#define START_NS   (UINT64_C(60) * MW_NS_PER_S)
+/* Of a new worker, until it warms up unless it has got a request: longer than a small compile
+ * takes, for where requests follow each other its warming up would only take their CPU; and shorter
+ * than who types pauses. */
+#define WARM_MS  50u
+#define START_NS (UINT64_C(60) * MW_NS_PER_S)
 
 struct mw_zygote {
     unsigned references; /* the pool's, and those who poll; guarded by the pool's lock */
@@ -63,7 +67,8 @@ static void workers_ask(struct mw_worker_pool *pool, unsigned ready,
 static int worker_get(struct mw_worker_pool *pool, const struct mw_wire_scheduling *scheduling,
                       uint64_t deadline_ns, int stop, struct mw_worker **out);
 static void others_wake(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
-static int worker_await_ready(struct mw_worker *worker, uint64_t deadline_ns, int stop);
+static int worker_await_ready(const struct mw_worker_pool *pool, struct mw_worker *worker,
+                              uint64_t deadline_ns, int stop);
 static void worker_close(struct mw_worker *worker);
 static int first_worker_check(struct mw_worker_pool *pool, char *why, size_t why_bytes);
 
@@ -152,7 +157,7 @@ int mw_worker_take(struct mw_worker_pool *pool, const struct mw_wire_scheduling 
         rc = worker_get(pool, scheduling, deadline_ns, stop, out);
         if (rc)
             break;
-        rc = worker_await_ready(*out, deadline_ns, stop);
+        rc = worker_await_ready(pool, *out, deadline_ns, stop);
         if (rc == 0)
             return 0;
         mw_worker_drop(pool, *out);
@@ -209,6 +214,13 @@ void mw_worker_give(struct mw_worker_pool *pool, struct mw_worker *worker)
     mw_mutex_unlock(&pool->lock);
     if (!kept)
         mw_worker_drop(pool, worker);
+}
+
+void mw_worker_peak_reset(const struct mw_worker *worker)
+{
+    /* Whoever is just ending has no peak any more; and where it fails, too high a one is told. */
+    if (worker->clear_refs >= 0 && write(worker->clear_refs, "5", 1) < 0)
+        return;
 }
 
 void mw_worker_kill(const struct mw_worker *worker)
@@ -397,8 +409,11 @@ static void worker_add(struct mw_worker_pool *pool, pid_t pid, const int descrip
         pool->failure = ENOMEM;
         return;
     }
-    *worker = (struct mw_worker){
-        .pid = pid, .socket = descriptors[0], .report = descriptors[1], .pidfd = descriptors[2]};
+    *worker = (struct mw_worker){.pid = pid,
+                                 .socket = descriptors[0],
+                                 .report = descriptors[1],
+                                 .pidfd = descriptors[2],
+                                 .clear_refs = -1};
     *pool->end = worker;
     pool->end = &worker->next;
     pool->ready++;
@@ -436,8 +451,11 @@ static void zygote_listen(struct mw_worker_pool *pool)
 static void workers_ask(struct mw_worker_pool *pool, unsigned ready,
                         const struct mw_wire_scheduling *scheduling)
 {
-    struct mw_message message = {
-        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_FORK, .scheduling = *scheduling};
+    struct mw_message message = {.magic = MW_WIRE_MAGIC,
+                                 .kind = MW_MESSAGE_FORK,
+                                 .number =
+                                     pool->started > 0 ? WARM_MS : 0, /* the first is a check */
+                                 .scheduling = *scheduling};
 
     while (pool->ready + pool->asked < ready + pool->waiting) {
         if (mw_message_send(pool->zygote->socket, &message, NULL, 0)) {
@@ -540,8 +558,32 @@ static int worker_get(struct mw_worker_pool *pool, const struct mw_wire_scheduli
     return rc == -ETIMEDOUT || rc == -ECANCELED || rc == -ENOMEM ? rc : -EAGAIN;
 }
 
+/* Hear all that it has said. Returns 0, or -ESRCH (it is dead, or talks nonsense). */
+static int worker_listen(const struct mw_worker_pool *pool, struct mw_worker *worker)
+{
+    struct mw_message message;
+    int clear_refs = -1, got;
+
+    while ((got = mw_message_receive(worker->socket, &message, &clear_refs, 1, MSG_DONTWAIT)) ==
+           1) {
+        /* The first message comes before any request, so it is honest. */
+        if (clear_refs >= 0 && (worker->clear_refs >= 0 || !pool->options.reuse))
+            close(clear_refs);
+        else if (clear_refs >= 0)
+            worker->clear_refs = clear_refs;
+        clear_refs = -1;
+        if (message.kind != MW_MESSAGE_READY && message.kind != MW_MESSAGE_WARMING)
+            return -ESRCH;
+        worker->is_ready = message.kind == MW_MESSAGE_READY;
+        if (worker->is_ready)
+            worker->data_bytes = message.number;
+    }
+    return got == -EAGAIN ? 0 : -ESRCH;
+}
+
 /* Returns 0; -ESRCH (it is dead), -ETIMEDOUT, -ECANCELED. */
-static int worker_await_ready(struct mw_worker *worker, uint64_t deadline_ns, int stop)
+static int worker_await_ready(const struct mw_worker_pool *pool, struct mw_worker *worker,
+                              uint64_t deadline_ns, int stop)
 {
     int rc = 0;
 
@@ -549,21 +591,11 @@ static int worker_await_ready(struct mw_worker *worker, uint64_t deadline_ns, in
         struct pollfd polls[] = {{.fd = worker->socket, .events = POLLIN},
                                  {.fd = worker->pidfd, .events = POLLIN},
                                  {.fd = stop, .events = POLLIN}};
-        struct mw_message message;
-        int got;
 
-        if (poll(&polls[1], 1, 0) > 0)
+        if (poll(&polls[1], 1, 0) > 0 || worker_listen(pool, worker))
             return -ESRCH;
         if (worker->is_ready)
             return 0;
-        got = mw_message_receive(worker->socket, &message, NULL, 0, MSG_DONTWAIT);
-        if (got == 1 && message.kind == MW_MESSAGE_READY) {
-            worker->is_ready = true;
-            worker->data_bytes = message.number;
-            continue;
-        }
-        if (got != -EAGAIN)
-            return -ESRCH;
         rc = until_readable(polls, 3, deadline_ns);
         if (rc == 0 && polls[2].revents)
             rc = -ECANCELED;
@@ -576,6 +608,8 @@ static void worker_close(struct mw_worker *worker)
     close(worker->socket);
     close(worker->report);
     close(worker->pidfd);
+    if (worker->clear_refs >= 0)
+        close(worker->clear_refs);
     free(worker);
 }
 
@@ -590,7 +624,7 @@ static int first_worker_check(struct mw_worker_pool *pool, char *why, size_t why
     bool told = false;
 
     if (rc == 0) {
-        rc = worker_await_ready(worker, deadline_ns, -1);
+        rc = worker_await_ready(pool, worker, deadline_ns, -1);
         if (rc == -ESRCH) {
             (void)poll(&(struct pollfd){.fd = worker->report, .events = POLLIN}, 1, 1000);
             told = mw_worker_report(worker, &report) == 1;

@@ -27,6 +27,7 @@ struct mw_worker {
     int report; /* how it ended, told by the zygote */
     int pidfd;
     bool is_ready;
+    int clear_refs;      /* of its memory; -1: there is none, or it is used once */
     uint64_t data_bytes; /* of RLIMIT_DATA, when it began to wait; 0: not to be told */
     unsigned requests;   /* handed to it */
 };
@@ -61,6 +62,9 @@ void mw_worker_pool_refill(struct mw_worker_pool *pool,
 /* End a worker and forget it; or let it wait for another request. */
 void mw_worker_drop(struct mw_worker_pool *pool, struct mw_worker *worker);
 void mw_worker_give(struct mw_worker_pool *pool, struct mw_worker *worker);
+
+/* Have the peak of its memory counted anew, from what is resident now. */
+void mw_worker_peak_reset(const struct mw_worker *worker);
 
 /* End its process, and no other. */
 void mw_worker_kill(const struct mw_worker *worker);

@@ -44,14 +44,17 @@ enum mw_worker_exit {
 
 enum mw_message_kind {
     MW_MESSAGE_HELLO = 1, /* zygote to host: `identity` */
-    MW_MESSAGE_FORK,      /* host to zygote: one worker, with `scheduling` */
+    MW_MESSAGE_FORK,      /* host to zygote: one worker, with `scheduling`; `number` is the time in
+                             ms that it waits for a request before it warms up, 0: it does at once */
     MW_MESSAGE_WORKER,    /* zygote to host: `number` is its pid; socket, report, pidfd */
     MW_MESSAGE_NO_WORKER, /* zygote to host: `number` is the errno */
     MW_MESSAGE_QUIT,      /* host to zygote */
-    MW_MESSAGE_READY,     /* worker to host: `number` is the bytes of data that it began with */
+    MW_MESSAGE_READY,     /* worker to host: `number` is the bytes of data that it began with; with
+                             its memory's clear_refs, when it could be had */
     MW_MESSAGE_REQUEST,   /* host to worker: `number`, `scheduling`; request, answer, and the
                              preamble if it has one */
     MW_MESSAGE_ANSWER,    /* worker to host: `number` is the request's */
+    MW_MESSAGE_WARMING,   /* worker to host: not ready for a moment */
 };
 
 /* What a thread's worker takes over from it. */

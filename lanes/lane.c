@@ -497,7 +497,7 @@ static int job_call_off(struct mw_lane *lane, struct mw_job *job)
 static void job_withdraw(struct mw_lane *lane, struct mw_job *job)
 {
     job_queue_remove(&lane->queue, job);
-    counter_add(&lane->taken, 1);
+    mw_counter_add(&lane->taken, 1);
     lane->cancelled++;
 }
 
@@ -510,7 +510,7 @@ static struct mw_job *jobs_take_all(struct mw_lane *lane, struct lane_waiter **w
     struct mw_job *job;
 
     while ((job = job_queue_take(&lane->queue)) != NULL) {
-        counter_add(&lane->taken, 1);
+        mw_counter_add(&lane->taken, 1);
         lane->cancelled++;
         *waiters = waiters_detach(lane, job, *waiters);
         if (job->done != NULL) {

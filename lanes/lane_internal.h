@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <millwright/counter.h>
 #include <millwright/event_count.h>
 #include <millwright/futex.h>
 #include <millwright/histogram.h>
@@ -129,14 +130,6 @@ struct mw_lane {
 
     struct slot slots[]; /* cap of them */
 };
-
-/* Add to a counter that has one writer at a time. */
-static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
-{
-    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
-
-    atomic_store_explicit(counter, value + n, memory_order_relaxed);
-}
 
 /* Two words that the inbox may hold instead of a job, see lane.c. */
 __attribute__((visibility("hidden"))) extern struct mw_job lane_shut_word, lane_closed_word;

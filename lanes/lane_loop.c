@@ -568,7 +568,7 @@ static struct mw_job *job_take(struct mw_lane *lane, struct slot *slot, struct r
     job = job_queue_take(&lane->queue);
     if (job == NULL)
         return NULL;
-    counter_add(&lane->taken, 1);
+    mw_counter_add(&lane->taken, 1);
     lane->busy++;
     lane->taker = slot;
     slot->job = job;
@@ -636,7 +636,7 @@ static int job_call(struct slot *slot, struct mw_job *job, struct round *round)
     job->leaf = atomic_load_explicit(&job->state, memory_order_relaxed) >> JOB_STATE_BITS;
     if (job->ran_on == MW_THREAD_POOL)
         mw_flow_arrive(job->parent_leaf);
-    counter_add(&slot->stats.started, 1);
+    mw_counter_add(&slot->stats.started, 1);
 
     before = mw_flow_enter(job->leaf);
     status = job->fn(job);
@@ -656,8 +656,8 @@ static void job_count(struct slot *slot, const struct mw_job *job, const struct 
     struct slot_stats *stats = &slot->stats;
     uint64_t wait_ns = job->started_ns - job->queued_ns;
 
-    counter_add(&stats->completed, 1);
-    counter_add(&stats->ran_on[job->ran_on], 1);
+    mw_counter_add(&stats->completed, 1);
+    mw_counter_add(&stats->ran_on[job->ran_on], 1);
     mw_histogram_record_alone(&stats->runs, job->ended_ns - job->started_ns);
     if (!round->is_first) {
         mw_histogram_record_alone(&stats->later_waits, wait_ns);

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <millwright/counter.h>
+
 #define MW_HISTOGRAM_STEP_BITS 4
 #define MW_HISTOGRAM_BUCKETS   ((64 - MW_HISTOGRAM_STEP_BITS + 1) << MW_HISTOGRAM_STEP_BITS)
 
@@ -64,13 +66,6 @@ static inline size_t mw_histogram_bucket(uint64_t value)
     return ((size_t)shift << MW_HISTOGRAM_STEP_BITS) + (size_t)(value >> shift);
 }
 
-static inline void mw_histogram_raise(_Atomic uint64_t *counter, uint64_t by)
-{
-    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
-
-    atomic_store_explicit(counter, before + by, memory_order_relaxed);
-}
-
 static inline void mw_histogram_record_times(struct mw_histogram *histogram, uint64_t value,
                                              uint64_t times)
 {
@@ -78,8 +73,8 @@ static inline void mw_histogram_record_times(struct mw_histogram *histogram, uin
         return;
     if (atomic_load_explicit(&histogram->max, memory_order_relaxed) < value)
         atomic_store_explicit(&histogram->max, value, memory_order_relaxed);
-    mw_histogram_raise(&histogram->counts[mw_histogram_bucket(value)], times);
-    mw_histogram_raise(&histogram->sum, value * times);
+    mw_counter_add(&histogram->counts[mw_histogram_bucket(value)], times);
+    mw_counter_add(&histogram->sum, value * times);
 }
 
 static inline void mw_histogram_record_alone(struct mw_histogram *histogram, uint64_t value)

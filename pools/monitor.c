@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -24,6 +25,7 @@
 #include "usage.h"
 
 #define ENVIRONMENT      "MILLWRIGHT_DISABLE_POOL_TUNING"
+#define WHY_BYTES        160
 #define CPUS_READ_NS     MW_NS_PER_S
 #define PARALLEL_PER_CPU 4u
 #define NOTHING_REPORTED 0
@@ -56,8 +58,8 @@ struct mw_monitor {
     uint64_t cpus_read_ns;
     int error_reported;
 
-    struct mw_usage usage; /* has a lock of its own */
-    struct mw_mutex lock;  /* guards all below */
+    struct mw_usage_table usage; /* has a lock of its own */
+    struct mw_mutex lock;        /* guards all below */
     struct mw_cond stopped;
     bool stop;
     struct mw_monitor_stats stats;
@@ -70,7 +72,6 @@ struct look {
     struct mw_monitor_decision decision;
 };
 
-static int is_disabled(const struct mw_monitor_options *options, bool *disabled);
 static int parts_init(struct mw_monitor *monitor);
 static void parts_fini(struct mw_monitor *monitor);
 static void sampler_main(void *arg);
@@ -94,11 +95,17 @@ int mw_monitor_new(struct mw_monitor **out, const struct mw_monitor_options *opt
 {
     struct mw_thread_options thread = {.kind = MW_THREAD_MONITOR};
     struct mw_monitor *monitor;
+    char why[WHY_BYTES];
     bool disabled;
     int error;
 
-    if (options == NULL || options->pool == NULL || is_disabled(options, &disabled) != 0)
+    if (options == NULL || options->pool == NULL)
         return -EINVAL;
+    error = mw_monitor_environment(&disabled, why, sizeof why);
+    if (error == -ENOENT)
+        disabled = options->disabled;
+    else if (error != 0)
+        return error;
     if (mw_process_watch() != 0)
         return -ENOMEM;
     monitor = calloc(1, sizeof *monitor);
@@ -121,6 +128,30 @@ int mw_monitor_new(struct mw_monitor **out, const struct mw_monitor_options *opt
     }
     *out = monitor;
     return 0;
+}
+
+int mw_monitor_environment(bool *disabled, char *why, size_t why_bytes)
+{
+    static const struct {
+        const char *text;
+        bool disabled;
+    } words[] = {{"1", true},  {"true", true},   {"yes", true},
+                 {"0", false}, {"false", false}, {"no", false}};
+    const char *text = getenv(ENVIRONMENT);
+
+    if (text == NULL || *text == '\0')
+        return -ENOENT;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcasecmp(text, words[i].text) == 0) {
+            *disabled = words[i].disabled;
+            return 0;
+        }
+    }
+    snprintf(why, why_bytes,
+             "%s must be 1, true or yes to keep the pool's minimum as it is, or 0, false or no, "
+             "not '%.32s'",
+             ENVIRONMENT, text);
+    return -EINVAL;
 }
 
 void mw_monitor_free(struct mw_monitor *monitor)
@@ -156,28 +187,6 @@ void mw_monitor_snapshot(struct mw_monitor *monitor, struct mw_monitor_stats *st
     *stats = monitor->stats;
     mw_mutex_unlock(&monitor->lock);
     stats->processes = mw_usage_count(&monitor->usage);
-}
-
-/* Returns -EINVAL when the environment says neither yes nor no. */
-static int is_disabled(const struct mw_monitor_options *options, bool *disabled)
-{
-    static const struct {
-        const char *text;
-        bool disabled;
-    } words[] = {{"1", true},  {"true", true},   {"yes", true},
-                 {"0", false}, {"false", false}, {"no", false}};
-    const char *text = getenv(ENVIRONMENT);
-
-    *disabled = options->disabled;
-    if (text == NULL || *text == '\0')
-        return 0;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strcasecmp(text, words[i].text) == 0) {
-            *disabled = words[i].disabled;
-            return 0;
-        }
-    }
-    return -EINVAL;
 }
 
 static int parts_init(struct mw_monitor *monitor)
@@ -280,6 +289,7 @@ static void look_take(struct mw_monitor *monitor, struct look *look)
         .busy = look->pool.busy,
         .declared = look->pool.blocked,
         .min_threads = look->pool.min_threads,
+        .min_changes = look->pool.min_changes,
         .max_threads = look->pool.max_threads,
     };
     sample->cpu_ns = mw_usage_read_ns(&monitor->usage, &sample->children_ns);
@@ -302,12 +312,12 @@ static void cpus_read(struct mw_monitor *monitor, struct mw_monitor_sample *samp
     sample->throttled = monitor->cpus.throttled;
 }
 
-/* If somebody else changes the minimum at this moment, the next sample shows it. */
+/* If somebody else sets the minimum at this moment, the next sample shows it. */
 static void raise_minimum(struct mw_monitor *monitor, const struct look *look)
 {
     unsigned before = look->sample.min_threads;
     unsigned after = look->decision.min_target;
-    int error = mw_pool_replace_min(monitor->options.pool, before, after, NULL);
+    int error = mw_pool_replace_min(monitor->options.pool, look->sample.min_changes, after, NULL);
 
     if (error == -ESTALE)
         return;
@@ -335,7 +345,7 @@ static void restore_minimum(struct mw_monitor *monitor)
 
     if (rules->min_raised == 0)
         return;
-    error = mw_pool_replace_min(monitor->options.pool, rules->min_raised, rules->min_user,
+    error = mw_pool_replace_min(monitor->options.pool, rules->min_changes, rules->min_user,
                                 &event.min_after);
     mw_pool_snapshot(monitor->options.pool, &look.pool);
     look.decision.blocked = look.pool.blocked;

@@ -9,9 +9,9 @@
  * The first raise goes in one step to parallel_limit + CPUs; if it is starved still when the pool
  * has grown to that, the minimum doubles; never above the pool's maximum nor
  * MW_MONITOR_THREADS_PER_CPU per CPU, never below what the user has set. When the monitor ends, the
- * minimum of before the first raise is put back, unless somebody has changed it since: that is the
- * user's minimum then.
- * A sample is thrown away when the monitor itself woke late, or its cgroup was throttled.
+ * minimum of before the first raise is put back, unless somebody has set it since, be it to what it
+ * was: that is the user's minimum then. A sample is thrown away when the monitor itself woke late,
+ * or its cgroup was throttled.
  *
  * Off by options.disabled or MILLWRIGHT_DISABLE_POOL_TUNING=1, true or yes, which wins over the
  * option (0, false or no: on). It is then a monitor that samples nothing, with no thread.
@@ -25,6 +25,7 @@
 #define MILLWRIGHT_MONITOR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -40,7 +41,7 @@ struct mw_monitor;
 enum mw_monitor_event_kind {
     MW_MONITOR_RAISED = 0,
     MW_MONITOR_RESTORED,
-    MW_MONITOR_LEFT, /* not restored: somebody has changed the minimum since */
+    MW_MONITOR_LEFT, /* not restored: somebody has set the minimum since */
     MW_MONITOR_FAILED,
     MW_MONITOR_EVENTS /* how many kinds there are */
 };
@@ -80,6 +81,10 @@ struct mw_monitor_stats {
 /* Returns 0, -EINVAL (no pool; MILLWRIGHT_DISABLE_POOL_TUNING is neither), -ENOMEM, or -EAGAIN
  * when the thread cannot be started. */
 int mw_monitor_new(struct mw_monitor **out, const struct mw_monitor_options *options);
+
+/* What MILLWRIGHT_DISABLE_POOL_TUNING says: 0 with `disabled` set, -ENOENT when it is unset or
+ * empty, or -EINVAL with `why`, which names it. */
+int mw_monitor_environment(bool *disabled, char *why, size_t why_bytes);
 
 /* Stop, put the minimum back, release. NULL is fine. Blocks. */
 void mw_monitor_free(struct mw_monitor *monitor);

@@ -74,6 +74,7 @@ void mw_monitor_rules_raised(struct mw_monitor_state *state, unsigned before, un
     if (state->min_raised == 0)
         state->min_user = before;
     state->min_raised = after;
+    state->min_changes++;
     state->stepped = true;
 }
 
@@ -145,12 +146,13 @@ static unsigned first_step(const struct mw_monitor_state *state,
 static void note_minimum(struct mw_monitor_state *state, const struct mw_monitor_sample *sample,
                          struct mw_monitor_decision *decision)
 {
-    unsigned expected = state->min_raised != 0 ? state->min_raised : state->min_user;
+    bool seen = state->min_user != 0;
 
-    if (sample->min_threads == expected)
+    if (seen && sample->min_changes == state->min_changes)
         return;
     decision->left = state->min_raised != 0;
     decision->min_left = state->min_raised;
+    state->min_changes = sample->min_changes;
     state->min_user = sample->min_threads;
     state->min_raised = 0;
     state->stepped = false;

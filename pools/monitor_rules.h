@@ -21,8 +21,8 @@
  *
  * If starved, the minimum rises to parallel_limit + CPUs in one step, or, when it has risen before
  * or is as high from the start, to its double, once the pool has as many threads as its minimum.
- * Never above 64 per CPU or the pool's maximum, and never down. When somebody else changes the
- * minimum, what they set is the user's from then on, and all begins anew. */
+ * Never above 64 per CPU or the pool's maximum, and never down. When somebody else sets the
+ * minimum, also to what it is, that is the user's from then on, and all begins anew. */
 #ifndef MW_POOLS_MONITOR_RULES_H
 #define MW_POOLS_MONITOR_RULES_H
 
@@ -41,6 +41,7 @@ struct mw_monitor_sample {
     unsigned busy;
     unsigned declared; /* workers that said that they block */
     unsigned min_threads;
+    uint64_t min_changes; /* how often that was set; min_threads is no older */
     unsigned max_threads;
     /* of all threads of workers' kind; see mw_monitor_rules_wants_awake */
     bool awake_known;
@@ -57,9 +58,10 @@ struct mw_monitor_state {
     uint64_t throttled;
     bool explained; /* its blocked workers explained the wait, rule 5 */
     /* the minimum */
-    bool stepped;        /* the first step is made, or was not needed */
-    unsigned min_user;   /* before the first raise; 0: not seen yet */
-    unsigned min_raised; /* what it was raised to last; 0: it was not */
+    uint64_t min_changes; /* as of the sample before, or of the raise since */
+    bool stepped;         /* the first step is made, or was not needed */
+    unsigned min_user;    /* before the first raise; 0: not seen yet */
+    unsigned min_raised;  /* what it was raised to last; 0: it was not */
 };
 
 enum mw_monitor_verdict {
@@ -72,7 +74,7 @@ enum mw_monitor_verdict {
 
 struct mw_monitor_decision {
     enum mw_monitor_verdict verdict;
-    bool left;           /* somebody has changed the minimum since the last raise */
+    bool left;           /* somebody has set the minimum since the last raise */
     unsigned min_left;   /* if so: what it had been raised to */
     unsigned min_target; /* raise to this; 0: do not */
     unsigned blocked;    /* workers that are, as far as is known */
@@ -90,7 +92,7 @@ bool mw_monitor_rules_wants_awake(const struct mw_monitor_state *state,
 void mw_monitor_rules_step(struct mw_monitor_state *state, const struct mw_monitor_sample *sample,
                            struct mw_monitor_decision *decision);
 
-/* The minimum was raised from `before` to `after`. */
+/* The minimum was raised from `before` to `after`, which counts as one change of it. */
 void mw_monitor_rules_raised(struct mw_monitor_state *state, unsigned before, unsigned after);
 
 #endif

@@ -58,12 +58,14 @@ struct worker {
 /* What a snapshot shows: written under the lock by pool_unlock, read without it. Each is a number
  * of its own (relaxed, no partner), but that `pending` is written last and read first, and `busy`
  * next to it (release, and acquire in the snapshot): so an item that a worker takes meanwhile shows
- * in one of them at least, and one that is neither is completed. */
+ * in one of them at least, and one that is neither is completed. In the same way `min_changes` is
+ * written after `min_threads` and read before it: who knows a change knows what it set. */
 struct shown {
     _Atomic unsigned threads;
     _Atomic unsigned busy;
     _Atomic unsigned blocked;
     _Atomic unsigned min_threads;
+    _Atomic uint64_t min_changes;
     _Atomic unsigned pending;
     _Atomic uint64_t completed;
     _Atomic uint64_t rejected;
@@ -104,6 +106,7 @@ struct mw_pool {
     uint64_t rejected;
     uint64_t injected;
     uint64_t start_failures;
+    uint64_t min_changes; /* since it was made */
 
     bool gate_alive;
     struct mw_thread gate;
@@ -120,7 +123,7 @@ static bool is_foreign(const struct mw_pool *pool);
 static int limits_fill(struct mw_pool_options *limits, const struct mw_pool_options *options);
 static int locks_init(struct mw_pool *pool, unsigned max_threads);
 static void locks_fini(struct mw_pool *pool);
-static int min_change(struct mw_pool *pool, const unsigned *expected, unsigned min_threads,
+static int min_change(struct mw_pool *pool, const uint64_t *min_changes, unsigned min_threads,
                       unsigned *before);
 static bool is_slow(void);
 
@@ -254,10 +257,10 @@ int mw_pool_set_min(struct mw_pool *pool, unsigned min_threads, unsigned *before
     return min_change(pool, NULL, min_threads, before);
 }
 
-int mw_pool_replace_min(struct mw_pool *pool, unsigned expected, unsigned min_threads,
+int mw_pool_replace_min(struct mw_pool *pool, uint64_t min_changes, unsigned min_threads,
                         unsigned *before)
 {
-    return min_change(pool, &expected, min_threads, before);
+    return min_change(pool, &min_changes, min_threads, before);
 }
 
 void mw_block_begin(void)
@@ -294,6 +297,7 @@ void mw_block_end(void)
 void mw_pool_snapshot(struct mw_pool *pool, struct mw_pool_stats *stats)
 {
     const struct shown *shown = &pool->shown;
+    uint64_t min_changes;
     uint64_t oldest_ns;
     unsigned pending;
     unsigned busy;
@@ -304,6 +308,7 @@ void mw_pool_snapshot(struct mw_pool *pool, struct mw_pool_stats *stats)
         return;
     pending = atomic_load_explicit(&shown->pending, memory_order_acquire);
     busy = atomic_load_explicit(&shown->busy, memory_order_acquire);
+    min_changes = atomic_load_explicit(&shown->min_changes, memory_order_acquire);
     oldest_ns = atomic_load_explicit(&shown->oldest_ns, memory_order_relaxed);
     now = mw_clock_ns();
     *stats = (struct mw_pool_stats){
@@ -311,6 +316,7 @@ void mw_pool_snapshot(struct mw_pool *pool, struct mw_pool_stats *stats)
         .busy = busy,
         .blocked = atomic_load_explicit(&shown->blocked, memory_order_relaxed),
         .min_threads = atomic_load_explicit(&shown->min_threads, memory_order_relaxed),
+        .min_changes = min_changes,
         .max_threads = pool->growth.max,
         .pending = pending,
         .queue_max = pool->queue_max,
@@ -381,8 +387,8 @@ static void locks_fini(struct mw_pool *pool)
     mw_mutex_fini(&pool->lock);
 }
 
-/* `expected` NULL: whatever it is. */
-static int min_change(struct mw_pool *pool, const unsigned *expected, unsigned min_threads,
+/* `min_changes` NULL: however often it was set. */
+static int min_change(struct mw_pool *pool, const uint64_t *min_changes, unsigned min_threads,
                       unsigned *before)
 {
     unsigned old;
@@ -397,10 +403,11 @@ static int min_change(struct mw_pool *pool, const unsigned *expected, unsigned m
     old = pool->growth.min;
     if (min_threads == 0 || min_threads > pool->growth.max) {
         error = -EINVAL;
-    } else if (expected != NULL && *expected != old) {
+    } else if (min_changes != NULL && *min_changes != pool->min_changes) {
         error = -ESTALE;
     } else {
         growth_set_min(&pool->growth, min_threads, pool->threads, mw_clock_ns());
+        pool->min_changes++;
         worker_bring(pool);
         if (min_threads < old) /* some of the parked ones have a time to leave now */
             mw_event_count_notify_all(&pool->sleepers);
@@ -733,6 +740,7 @@ static void pool_show(struct mw_pool *pool)
     SHOW(oldest_ns, pool->head != NULL ? pool->head->queued_ns : 0);
     SHOW(completed, pool->completed);
 #undef SHOW
+    atomic_store_explicit(&shown->min_changes, pool->min_changes, memory_order_release);
     atomic_store_explicit(&shown->busy, pool->busy, memory_order_release);
     atomic_store_explicit(&shown->pending, pool->pending, memory_order_release);
 }

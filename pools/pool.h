@@ -57,6 +57,7 @@ struct mw_pool_stats {
     unsigned busy;    /* workers inside an item, blocked ones included */
     unsigned blocked; /* of those, the ones between mw_block_begin and mw_block_end */
     unsigned min_threads;
+    uint64_t min_changes; /* how often it was set, also to what it was; min_threads is no older */
     unsigned max_threads;
     unsigned pending;
     unsigned queue_max;
@@ -92,9 +93,10 @@ int mw_pool_yield(struct mw_pool *pool, struct mw_pool_item *item);
  * thread. Does not block (it may start threads). */
 int mw_pool_set_min(struct mw_pool *pool, unsigned min_threads, unsigned *before);
 
-/* The same, but only while the minimum is `expected`: else -ESTALE, and `before` says what it is.
- * For those who put back what they raised. Seed 000. */
-int mw_pool_replace_min(struct mw_pool *pool, unsigned expected, unsigned min_threads,
+/* The same, but only while it was set `min_changes` times (mw_pool_stats), and once more from then
+ * on: else -ESTALE, and `before` says what it is. For those who put back what they raised, and must
+ * see that somebody else has set it, to whatever value. Seed 000. */
+int mw_pool_replace_min(struct mw_pool *pool, uint64_t min_changes, unsigned min_threads,
                         unsigned *before);
 
 /* Say that the calling item is about to block (a lock, a file, a child process), and that it does

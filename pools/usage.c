@@ -17,16 +17,18 @@
 
 static int process_open(pid_t pid, bool for_worker, struct mw_usage_process *process);
 static bool process_look(const struct mw_usage_process *process, uint64_t *used_ns);
-static bool process_at(struct mw_usage *usage, unsigned index, struct mw_usage_process *process);
-static void account(struct mw_usage *usage, const struct mw_usage_process *process, bool alive,
-                    uint64_t used_ns);
-static struct mw_usage_process *find(struct mw_usage *usage, pid_t pid) MW_REQUIRES(usage->lock);
-static int list(struct mw_usage *usage, const struct mw_usage_process *process)
+static bool process_at(struct mw_usage_table *usage, unsigned index,
+                       struct mw_usage_process *process);
+static void account(struct mw_usage_table *usage, const struct mw_usage_process *process,
+                    bool alive, uint64_t used_ns);
+static struct mw_usage_process *find(struct mw_usage_table *usage, pid_t pid)
+    MW_REQUIRES(usage->lock);
+static int list(struct mw_usage_table *usage, const struct mw_usage_process *process)
     MW_REQUIRES(usage->lock);
 static uint64_t clock_used_ns(clockid_t clock, bool *known);
 static uint64_t process_began(pid_t pid);
 
-int mw_usage_init(struct mw_usage *usage)
+int mw_usage_init(struct mw_usage_table *usage)
 {
     usage->count = 0;
     usage->children_ns = 0;
@@ -34,12 +36,12 @@ int mw_usage_init(struct mw_usage *usage)
     return mw_mutex_init(&usage->lock);
 }
 
-void mw_usage_fini(struct mw_usage *usage)
+void mw_usage_fini(struct mw_usage_table *usage)
 {
     mw_mutex_fini(&usage->lock);
 }
 
-int mw_usage_watch(struct mw_usage *usage, pid_t pid, bool for_worker)
+int mw_usage_watch(struct mw_usage_table *usage, pid_t pid, bool for_worker)
 {
     struct mw_usage_process process;
     int error = process_open(pid, for_worker, &process);
@@ -52,7 +54,7 @@ int mw_usage_watch(struct mw_usage *usage, pid_t pid, bool for_worker)
     return error;
 }
 
-void mw_usage_forget(struct mw_usage *usage, pid_t pid)
+void mw_usage_forget(struct mw_usage_table *usage, pid_t pid)
 {
     struct mw_usage_process process = {0};
     const struct mw_usage_process *found;
@@ -70,7 +72,7 @@ void mw_usage_forget(struct mw_usage *usage, pid_t pid)
     account(usage, &process, false, 0);
 }
 
-uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *for_workers_ns)
+uint64_t mw_usage_read_ns(struct mw_usage_table *usage, uint64_t *for_workers_ns)
 {
     struct mw_usage_process process;
     uint64_t sum_ns;
@@ -92,7 +94,7 @@ uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *for_workers_ns)
     return sum_ns + clock_used_ns(CLOCK_PROCESS_CPUTIME_ID, &known);
 }
 
-unsigned mw_usage_count(struct mw_usage *usage)
+unsigned mw_usage_count(struct mw_usage_table *usage)
 {
     unsigned count;
 
@@ -122,7 +124,8 @@ static bool process_look(const struct mw_usage_process *process, uint64_t *used_
     return known && process_began(process->pid) == process->began;
 }
 
-static bool process_at(struct mw_usage *usage, unsigned index, struct mw_usage_process *process)
+static bool process_at(struct mw_usage_table *usage, unsigned index,
+                       struct mw_usage_process *process)
 {
     bool found;
 
@@ -135,8 +138,8 @@ static bool process_at(struct mw_usage *usage, unsigned index, struct mw_usage_p
 }
 
 /* Only what was used since the last look is added: a look that was overtaken adds nothing. */
-static void account(struct mw_usage *usage, const struct mw_usage_process *process, bool alive,
-                    uint64_t used_ns)
+static void account(struct mw_usage_table *usage, const struct mw_usage_process *process,
+                    bool alive, uint64_t used_ns)
 {
     struct mw_usage_process *listed;
 
@@ -155,7 +158,7 @@ static void account(struct mw_usage *usage, const struct mw_usage_process *proce
     mw_mutex_unlock(&usage->lock);
 }
 
-static struct mw_usage_process *find(struct mw_usage *usage, pid_t pid)
+static struct mw_usage_process *find(struct mw_usage_table *usage, pid_t pid)
 {
     for (unsigned i = 0; i < usage->count; i++)
         if (usage->processes[i].pid == pid)
@@ -163,7 +166,7 @@ static struct mw_usage_process *find(struct mw_usage *usage, pid_t pid)
     return NULL;
 }
 
-static int list(struct mw_usage *usage, const struct mw_usage_process *process)
+static int list(struct mw_usage_table *usage, const struct mw_usage_process *process)
 {
     struct mw_usage_process *listed = find(usage, process->pid);
 

@@ -30,7 +30,7 @@ struct mw_usage_process {
     bool for_worker;
 };
 
-struct mw_usage {
+struct mw_usage_table {
     struct mw_mutex lock; /* guards all below */
     unsigned count;
     uint64_t children_ns;
@@ -39,21 +39,21 @@ struct mw_usage {
 };
 
 /* Returns 0, or -ENOMEM/-EAGAIN from the system. */
-int mw_usage_init(struct mw_usage *usage);
-void mw_usage_fini(struct mw_usage *usage);
+int mw_usage_init(struct mw_usage_table *usage);
+void mw_usage_fini(struct mw_usage_table *usage);
 
 /* Returns 0 (also when it is watched already), -ESRCH (no such process), -EINVAL (this process
  * itself: it counts anyway) or -ENOSPC. */
-int mw_usage_watch(struct mw_usage *usage, pid_t pid, bool for_worker);
+int mw_usage_watch(struct mw_usage_table *usage, pid_t pid, bool for_worker);
 
 /* Look at it a last time, and no more. One that is not watched is no error. */
-void mw_usage_forget(struct mw_usage *usage, pid_t pid);
+void mw_usage_forget(struct mw_usage_table *usage, pid_t pid);
 
 /* The sum, and what of it was used by the children that work for workers (which may be NULL). What
  * has ended is forgotten on the way. */
-uint64_t mw_usage_read_ns(struct mw_usage *usage, uint64_t *for_workers_ns);
+uint64_t mw_usage_read_ns(struct mw_usage_table *usage, uint64_t *for_workers_ns);
 
 /* How many processes are watched. */
-unsigned mw_usage_count(struct mw_usage *usage);
+unsigned mw_usage_count(struct mw_usage_table *usage);
 
 #endif

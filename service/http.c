@@ -84,6 +84,8 @@ static void on_daemon_log(void *user, const char *format, va_list arguments);
 static struct mw_http_request *request_new(struct mw_http *http, struct MHD_Connection *connection,
                                            const char *method, const char *url);
 static void route(struct mw_http_request *request, const char *method, const char *url);
+static void refuse_stranger(struct mw_http_request *request);
+static const char *stranger_of(const struct mw_http_request *request);
 static bool is_named(const struct mw_http_options *options, const char *authority);
 static void refuse_foreign_page(struct mw_http_request *request);
 static bool take_upload(struct mw_http_request *request, const char *data, size_t bytes);
@@ -382,6 +384,7 @@ static struct mw_http_request *request_new(struct mw_http *http, struct MHD_Conn
     request->http = http;
     request->connection = connection;
     route(request, method, url);
+    refuse_stranger(request);
     refuse_foreign_page(request);
     const char *length = mw_http_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (request->refused.kind == MW_PROBLEM_NONE && length &&
@@ -417,6 +420,40 @@ static void route(struct mw_http_request *request, const char *method, const cha
         mw_problem_set(&request->refused, MW_PROBLEM_NOT_FOUND, url,
                        "there is no %.200s; see docs/http.md for the paths there are", url);
     }
+}
+
+/* Beyond loopback anybody may ask for a compile; what changes the service is the operator's.
+ * Checked however it listens, since a proxy in front of loopback brings strangers too. */
+static void refuse_stranger(struct mw_http_request *request)
+{
+    const char *stranger =
+        request->route && request->route->of_operator ? stranger_of(request) : NULL;
+    if (stranger)
+        mw_problem_set(&request->refused, MW_PROBLEM_OPERATOR, request->route->path,
+                       "%s changes the service for all, and is taken only from the machine it runs "
+                       "on, not %s; send it there, to a loopback address or the unix socket",
+                       request->route->path, stranger);
+}
+
+/* What says that it comes from elsewhere; NULL: nothing does. */
+static const char *stranger_of(const struct mw_http_request *request)
+{
+    static const struct {
+        const char *header, *says;
+    } marks[] = {
+        {"Forwarded", "through a proxy (Forwarded)"},
+        {"X-Forwarded-For", "through a proxy (X-Forwarded-For)"},
+        {"Via", "through a proxy (Via)"},
+    };
+    const union MHD_ConnectionInfo *peer =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (request->http->options.check_host && /* else a unix socket */
+        !(peer && peer->client_addr && mw_listener_is_loopback_peer(peer->client_addr)))
+        return "from another address";
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (mw_http_request_header(request, marks[i].header))
+            return marks[i].says;
+    return NULL;
 }
 
 /* Any page that a person opens may send requests to loopback ports: directly, which its Origin

@@ -34,6 +34,7 @@ struct mw_route {
     const char *method;
     const char *path; /* ends in '/': everything below it, the rest is `tail` */
     void (*handle)(void *user, struct mw_http_request *request, const char *tail);
+    bool of_operator; /* changes the service: only for who comes from this machine, unforwarded */
 };
 
 struct mw_http_options {

@@ -29,6 +29,12 @@ static const size_t limit_offsets[] = {
 
 #define LIMITS (sizeof limit_offsets / sizeof limit_offsets[0])
 
+/* What is kept in this process too. */
+static bool is_kept(const struct mw_leaf_place *place, size_t which)
+{
+    return place->isolate || limit_offsets[which] == offsetof(struct mw_limits, output_bytes);
+}
+
 static json_t *usage_json(const struct mw_usage *usage);
 
 static uint64_t limit_of(const struct mw_limits *limits, size_t which)
@@ -45,13 +51,13 @@ int mw_leaf_limits(const struct mw_leaf_place *place, const struct mw_limits *as
     *limits = (struct mw_limits){0};
     for (size_t i = 0; i < LIMITS; i++) {
         uint64_t value = limit_of(&given, i), ceiling = limit_of(&place->ceilings, i);
-        if (!place->isolate && value) {
+        if (!is_kept(place, i) && value) {
             mw_problem_set(problem, MW_PROBLEM_BAD_FIELD, "limits",
                            "limits: this service compiles in its own process and can keep none but "
-                           "\"diagnostics\"; leave the others out");
+                           "\"output_bytes\" and \"diagnostics\"; leave the others out");
             return -ENOTSUP;
         }
-        if (!place->isolate)
+        if (!is_kept(place, i))
             continue;
         if (value == 0)
             value = limit_of(&place->defaults, i);
@@ -70,22 +76,40 @@ bool mw_leaf_limits_equal(const struct mw_limits *one, const struct mw_limits *o
     return true;
 }
 
-int mw_leaf_run(struct mw_leaf *leaf, const struct mw_leaf_place *place,
-                const struct mw_options *options, const struct mw_compile_request *request,
-                struct mw_compile_result *result)
+static int run_isolated(struct mw_leaf *leaf, const struct mw_leaf_place *place,
+                        const struct mw_options *options, const struct mw_compile_request *request,
+                        struct mw_compile_result *result)
 {
-    if (!place->isolate)
-        return mw_compile(place->toolchain, options, request, result);
+    struct mw_compile_request without = *request;
     int error = mw_isolate_compile(place->isolate, options, request, &leaf->limits, &leaf->stop,
                                    result, &leaf->usage);
+
     if (!request->preamble || (error != -EIO && leaf->usage.signal == 0))
         return error;
     /* It broke down, and a preamble is to change nothing: not even that. */
-    struct mw_compile_request without = *request;
     without.preamble = NULL;
     mw_compile_result_fini(result);
     return mw_isolate_compile(place->isolate, options, &without, &leaf->limits, &leaf->stop, result,
                               &leaf->usage);
+}
+
+int mw_leaf_run(struct mw_leaf *leaf, const struct mw_leaf_place *place,
+                const struct mw_options *options, const struct mw_compile_request *request,
+                struct mw_compile_result *result)
+{
+    struct mw_compile_request here = *request;
+    int rc;
+
+    if (place->isolate)
+        return run_isolated(leaf, place, options, request, result);
+    here.artifact_bytes_max = leaf->limits.output_bytes;
+    rc = mw_compile(place->toolchain, options, &here, result);
+    if (rc == -E2BIG) {
+        leaf->usage.hit = MW_LIMIT_OUTPUT;
+        leaf->usage.hit_value = leaf->limits.output_bytes;
+        rc = -EDQUOT;
+    }
+    return rc;
 }
 
 void mw_leaf_stop(struct mw_leaf *leaf, const struct mw_leaf_place *place)
@@ -103,12 +127,6 @@ json_t *mw_leaf_explain(const struct mw_leaf *leaf, int status, struct mw_proble
 {
     enum mw_limit hit = leaf->usage.hit;
 
-    if (status == -E2BIG) {
-        mw_problem_set(problem, MW_PROBLEM_TOO_LARGE, "artifact",
-                       "artifact: it would be larger than %llu bytes; split the source",
-                       (unsigned long long)MW_ARTIFACT_BYTES_MAX);
-        return NULL;
-    }
     if ((status == -ETIMEDOUT || status == -EDQUOT) && hit > MW_LIMIT_NONE && hit < MW_LIMITS) {
         unsigned long long value = leaf->usage.hit_value / limit_texts[hit].divisor;
 
@@ -117,7 +135,7 @@ json_t *mw_leaf_explain(const struct mw_leaf *leaf, int status, struct mw_proble
             "the compile needs more %s than it may have: %llu %s; %s, or ask for a larger "
             "limit if the service has one",
             limit_texts[hit].what, value, limit_texts[hit].unit, limit_texts[hit].advice);
-        json_t *members = usage_json(&leaf->usage);
+        json_t *members = leaf->usage.wall_ns ? usage_json(&leaf->usage) : json_object();
         json_object_set_new(members, "limit_value", json_integer((json_int_t)value));
         return members;
     }

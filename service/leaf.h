@@ -18,7 +18,7 @@
 /* Where leaves run, and what each may use. */
 struct mw_leaf_place {
     struct mw_toolchain *toolchain;
-    struct mw_isolate *isolate; /* NULL: in this process, without limits */
+    struct mw_isolate *isolate; /* NULL: in this process, where only the output is limited */
     struct mw_limits ceilings;  /* for what is asked for */
     struct mw_limits defaults;  /* for what is not */
 };
@@ -26,12 +26,12 @@ struct mw_leaf_place {
 /* Zero bytes are a fresh one. */
 struct mw_leaf {
     struct mw_isolate_stop stop;
-    struct mw_limits limits; /* isolated only, as the usage */
-    struct mw_usage usage;
+    struct mw_limits limits;
+    struct mw_usage usage; /* isolated; in this process only the limit that was hit */
 };
 
-/* What a request gets that asks for `asked` (0: not): cut to the ceilings. In this process there
- * are no limits: 0 when none is asked for, else -ENOTSUP with the problem filled. */
+/* What a request gets that asks for `asked` (0: not): cut to the ceilings. Returns 0; or
+ * -ENOTSUP with the problem filled, for what can only be kept of another process. */
 int mw_leaf_limits(const struct mw_leaf_place *place, const struct mw_limits *asked,
                    struct mw_limits *limits, struct mw_problem *problem);
 bool mw_leaf_limits_equal(const struct mw_limits *one, const struct mw_limits *other);

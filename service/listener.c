@@ -24,6 +24,7 @@ static size_t host_length(const char *authority);
 static int resolve(const char *text, struct addrinfo **found, char *why, size_t why_bytes);
 static bool is_port(const char *text);
 static bool is_loopback(const struct sockaddr *address);
+static bool is_loopback_four(uint32_t address);
 static bool is_stale(const struct sockaddr_un *address);
 static bool is_socket(const char *path);
 static int listen_on(const struct sockaddr *address, socklen_t length);
@@ -37,6 +38,19 @@ int mw_listener_open(struct mw_listener *listener, const char *text, bool remote
     if (strncmp(text, "unix:", 5) == 0)
         return open_unix(listener, text + 5, why, why_bytes);
     return open_tcp(listener, text, remote, why, why_bytes);
+}
+
+bool mw_listener_is_loopback_peer(const struct sockaddr *address)
+{
+    struct sockaddr_in6 six;
+    uint32_t four;
+    if (address->sa_family != AF_INET6)
+        return is_loopback(address);
+    memcpy(&six, address, sizeof six);
+    if (!IN6_IS_ADDR_V4MAPPED(&six.sin6_addr))
+        return is_loopback(address);
+    memcpy(&four, &six.sin6_addr.s6_addr[12], sizeof four);
+    return is_loopback_four(four);
 }
 
 bool mw_listener_is_loopback_name(const char *authority)
@@ -204,11 +218,17 @@ static bool is_loopback(const struct sockaddr *address)
     if (address->sa_family == AF_INET) {
         struct sockaddr_in four;
         memcpy(&four, address, sizeof four);
-        return ntohl(four.sin_addr.s_addr) >> 24 == 127;
+        return is_loopback_four(four.sin_addr.s_addr);
     }
     struct sockaddr_in6 six;
     memcpy(&six, address, sizeof six);
     return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+}
+
+/* In the order of the network. */
+static bool is_loopback_four(uint32_t address)
+{
+    return ntohl(address) >> 24 == 127;
 }
 
 /* A listening socket that does not block, or a negative errno. */

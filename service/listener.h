@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 
 struct mw_listener {
     int fd;
@@ -17,6 +18,10 @@ struct mw_listener {
  * to do. */
 int mw_listener_open(struct mw_listener *listener, const char *text, bool remote, char *why,
                      size_t why_bytes);
+
+/* Whether a peer comes from this machine's loopback: 127.0.0.0/8, also as an IPv6 socket shows it
+ * (::ffff:127.0.0.1), or ::1. */
+bool mw_listener_is_loopback_peer(const struct sockaddr *address);
 
 /* Whether `authority` ("127.0.0.1:7417", "localhost", "[::1]:80") names this machine's loopback, by
  * its text alone. */

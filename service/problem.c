@@ -24,6 +24,8 @@ static const struct kind {
     [MW_PROBLEM_METHOD] = {405, "method-not-allowed", "this path takes other methods", "method"},
     [MW_PROBLEM_FOREIGN] = {403, "foreign-page", "web pages from elsewhere are not served",
                             "header"},
+    [MW_PROBLEM_OPERATOR] = {403, "operator-only", "only the operator may change the service",
+                             "path"},
     [MW_PROBLEM_TIMEOUT] = {504, "timeout", "the compile did not end in time", NULL},
     [MW_PROBLEM_LIMIT] = {422, "limit", "the compile used more than it may", "limit"},
     [MW_PROBLEM_STOPPING] = {503, "stopping", "the service is shutting down", NULL},

@@ -28,16 +28,27 @@ static void get_health(void *user, struct mw_http_request *request, const char *
 static void get_metrics(void *user, struct mw_http_request *request, const char *tail);
 
 const struct mw_route mw_service_routes[] = {
-    {"POST", "/v1/compile", post_compile},     {"GET", "/v1/artifacts/", get_artifact},
-    {"HEAD", "/v1/artifacts/", get_artifact},  {"GET", "/v1/lanes", get_lanes},
-    {"HEAD", "/v1/lanes", get_lanes},          {"GET", "/v1/pools", get_pools},
-    {"PATCH", "/v1/pools/shared", patch_pool}, {"HEAD", "/v1/pools", get_pools},
-    {"GET", "/v1/audit", get_audit},           {"HEAD", "/v1/audit", get_audit},
-    {"GET", "/v1/isolation", get_isolation},   {"HEAD", "/v1/isolation", get_isolation},
-    {"GET", "/v1/targets", get_targets},       {"HEAD", "/v1/targets", get_targets},
-    {"GET", "/healthz", get_health},           {"HEAD", "/healthz", get_health},
-    {"GET", "/metrics", get_metrics},          {"HEAD", "/metrics", get_metrics},
-    {"GET", "/v1/sources/", get_source},       {"HEAD", "/v1/sources/", get_source},
+    /* the last column: of the operator alone */
+    {"POST", "/v1/compile", post_compile, false},
+    {"GET", "/v1/artifacts/", get_artifact, false},
+    {"HEAD", "/v1/artifacts/", get_artifact, false},
+    {"GET", "/v1/lanes", get_lanes, false},
+    {"HEAD", "/v1/lanes", get_lanes, false},
+    {"GET", "/v1/pools", get_pools, false},
+    {"HEAD", "/v1/pools", get_pools, false},
+    {"PATCH", "/v1/pools/shared", patch_pool, true},
+    {"GET", "/v1/audit", get_audit, false},
+    {"HEAD", "/v1/audit", get_audit, false},
+    {"GET", "/v1/isolation", get_isolation, false},
+    {"HEAD", "/v1/isolation", get_isolation, false},
+    {"GET", "/v1/targets", get_targets, false},
+    {"HEAD", "/v1/targets", get_targets, false},
+    {"GET", "/v1/sources/", get_source, false},
+    {"HEAD", "/v1/sources/", get_source, false},
+    {"GET", "/healthz", get_health, false},
+    {"HEAD", "/healthz", get_health, false},
+    {"GET", "/metrics", get_metrics, false},
+    {"HEAD", "/metrics", get_metrics, false},
 };
 const size_t mw_service_route_count = sizeof mw_service_routes / sizeof mw_service_routes[0];
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <millwright/cpus.h>
 #include <millwright/error.h>
+#include <millwright/monitor.h>
 #include <millwright/pool_min.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -89,9 +90,12 @@ static int read_settings(struct mw_serve_settings *values, int argc, char **argv
 static int read_environment(struct mw_serve_settings *values)
 {
     char why[256];
+    bool off; /* the monitor asks for itself */
     int error =
         mw_pool_min_environment(MW_POOL_MAX_THREADS_LIMIT,
                                 &values->pool_min_by[MW_POOL_MIN_OF_ENVIRONMENT], why, sizeof why);
+    if (!error || error == -ENOENT)
+        error = mw_monitor_environment(&off, why, sizeof why);
     if (error && error != -ENOENT) {
         fprintf(stderr, "millwright serve: %s\n", why);
         return error;

@@ -257,7 +257,7 @@ static int set_lane(const struct mw_settings *settings, struct mw_lane_settings 
                  text);
         return -EINVAL;
     }
-    char what[224];
+    char what[208]; /* with NAME.KEY it fits into why[256] */
     int error = add_lane_setting(settings, lanes, &setting, what, sizeof what);
     if (error)
         snprintf(why, why_bytes, "%s.%s %s", setting.lane, setting.key, what);

@@ -4,7 +4,6 @@
 #include <millwright/clock.h>
 #include <millwright/error.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "log.h"
@@ -164,12 +163,7 @@ static int start_monitor(struct mw_shared_pool *shared, const struct mw_serve_se
                                                      .report = on_monitor,
                                                      .user = shared,
                                                  });
-    if (error == -EINVAL)
-        snprintf(why, why_bytes,
-                 "MILLWRIGHT_DISABLE_POOL_TUNING must be 1, true or yes to keep the pool's minimum "
-                 "as it is, or 0, false or no, not '%.32s'",
-                 getenv("MILLWRIGHT_DISABLE_POOL_TUNING"));
-    else if (error)
+    if (error)
         snprintf(why, why_bytes, "cannot start the pool's monitor: %s", mw_strerror(error));
     return error;
 }

@@ -29,6 +29,11 @@ mw_test(service hostile TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON
   SOURCES service/support.c service/swarm.c service/hostile_sources.c)
 mw_test(service soak TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
   SOURCES service/support.c service/swarm.c service/hostile_sources.c)
+mw_test(service slot TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON
+  SOURCES service/support.c service/swarm.c)
+add_test(NAME service.slot_long COMMAND service_slot_test)
+set_tests_properties(service.slot_long PROPERTIES TIMEOUT 3600 LABELS "service;long"
+  ENVIRONMENT "MW_PROGRAM=$<TARGET_FILE:millwright-program>;MW_SLOT_TRIALS=21")
 add_test(NAME service.soak_long COMMAND service_soak_test)
 set_tests_properties(service.soak_long PROPERTIES TIMEOUT 7200 LABELS "service;long"
   ENVIRONMENT "MW_PROGRAM=$<TARGET_FILE:millwright-program>;MW_SOAK_COMPILES=20000")

@@ -125,6 +125,27 @@ static void diagnose_finds_only_readable_headers(void **state)
     folder_remove(&folder);
 }
 
+/* Breaks when a host that has no folder to write, such as a sandbox, gets no explanation, or
+ * another one. */
+static void diagnose_says_the_same_without_a_folder(void **state)
+{
+    struct mw_compile_result with, without;
+
+    for (unsigned errors_only = 0; errors_only < 2; errors_only++) {
+        assert_int_equal(trial_diagnose(*state, &faulty, errors_only, &with), 0);
+        setenv("TMPDIR", "/nowhere", 1);
+        assert_int_equal(trial_diagnose(*state, &faulty, errors_only, &without), 0);
+        unsetenv("TMPDIR");
+        assert_int_equal(with.diagnostics.count, errors_only ? 5 : 6);
+        assert_int_equal(without.diagnostics.count, with.diagnostics.count);
+        assert_int_equal(without.diagnostics.errors, 5);
+        for (size_t i = 0; i < with.diagnostics.count; i++)
+            assert_same_diagnostic(&without.diagnostics.items[i], &with.diagnostics.items[i]);
+        mw_compile_result_fini(&with);
+        mw_compile_result_fini(&without);
+    }
+}
+
 static size_t entry_count(const char *folder)
 {
     DIR *entries = opendir(folder);
@@ -194,6 +215,7 @@ int main(void)
         cmocka_unit_test(diagnose_says_what_emit_says),
         cmocka_unit_test(diagnose_gives_errors_only_when_asked),
         cmocka_unit_test(diagnose_finds_only_readable_headers),
+        cmocka_unit_test(diagnose_says_the_same_without_a_folder),
         cmocka_unit_test(diagnose_leaves_the_process_as_it_was),
         cmocka_unit_test(diagnose_survives_debugging_pragmas),
         cmocka_unit_test(diagnose_takes_names_with_odd_characters),

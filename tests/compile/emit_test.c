@@ -460,6 +460,24 @@ static void bridge_stops_at_the_bound(void **state)
     assert_null(result.artifact);
 }
 
+/* Breaks when a host cannot bound what a compile gives it, or a bound of 0 is taken for one. */
+static void artifact_bound_of_a_request_is_exact(void **state)
+{
+    struct trial trial = {.files = {{"large.c", "char a[100000] = {1};\n"}}};
+    struct mw_compile_result result;
+
+    assert_int_equal(emit(state, trial, &result), 0);
+    trial.artifact_bytes_max = result.artifact_bytes;
+    mw_compile_result_fini(&result);
+    assert_int_equal(emit(state, trial, &result), 0);
+    assert_int_equal(result.artifact_bytes, trial.artifact_bytes_max);
+    mw_compile_result_fini(&result);
+    trial.artifact_bytes_max--;
+    assert_int_equal(emit(state, trial, &result), -E2BIG);
+    assert_null(result.artifact);
+    mw_compile_result_fini(&result);
+}
+
 /* What a process prints that compiles `trial` and then says `more`. */
 static struct bytes print_of(void **state, const struct trial *trial, const char *more)
 {
@@ -614,6 +632,7 @@ int main(void)
         cmocka_unit_test(emit_explains_an_error_after_too_many_warnings),
         cmocka_unit_test(emit_survives_an_error_of_the_code_generator),
         cmocka_unit_test(bridge_stops_at_the_bound),
+        cmocka_unit_test(artifact_bound_of_a_request_is_exact),
         cmocka_unit_test(emit_prints_nothing),
         cmocka_unit_test(compile_init_cleans_the_environment),
         cmocka_unit_test(emit_leaves_signal_handlers_alone),

@@ -78,6 +78,22 @@ static void crash_is_answered_and_the_next_compile_right(void **state)
     world_check_compiles(*state, &world_c);
 }
 
+/* Breaks when the explanation that a process with a folder to write gives is lost in a sandbox. */
+static void breakdown_is_explained(void **state)
+{
+    struct world_run run = {.world = *state, .trial = &world_breaks};
+    const struct mw_diagnostic *reason;
+
+    world_compile(&run);
+    assert_int_equal(run.rc, 0);
+    assert_false(run.result.ok);
+    reason = diagnostic_find(&run.result.diagnostics, "error in backend: Cannot select");
+    assert_non_null(reason);
+    assert_int_equal(reason->note_count, 1);
+    assert_non_null(strstr(reason->notes[0].message, "the source itself has no errors"));
+    world_run_fini(&run);
+}
+
 /* Breaks when work without end outlives its deadline, or the answer hides which one that was. */
 static void wall_limit_ends_endless_work(void **state)
 {
@@ -557,6 +573,63 @@ static void persistent_worker_is_used_again_until_its_bound(void **state)
     mw_isolate_free(own.isolate);
 }
 
+/* Breaks when one request answers for the memory of an earlier one of the same worker. */
+static void persistent_worker_peaks_anew(void **state)
+{
+    const struct world *world = *state;
+    struct world own = {.toolchain = world->toolchain};
+    struct mw_isolate_options options = world_options(world);
+    const struct trial *const trials[] = {&world_c, &world_larger, &world_c};
+    uint64_t peaks[COUNT(trials)], began;
+    char why[256] = "";
+
+    if (SANITIZED) /* which keeps what is freed */
+        skip();
+    options.ready = 1;
+    options.requests_max = 100;
+    assert_int_equal(mw_isolate_new(&own.isolate, &options, why, sizeof(why)), 0);
+    began = stats_of(&own).started;
+    for (size_t i = 0; i < COUNT(trials); i++) {
+        struct world_run run = {.world = &own, .trial = trials[i]};
+
+        world_compile(&run);
+        assert_int_equal(run.rc, 0);
+        peaks[i] = run.usage.memory_peak_bytes;
+        world_run_fini(&run);
+    }
+    assert_int_equal(stats_of(&own).started, began);
+    assert_true(peaks[1] > peaks[0] + (32u << 20));
+    assert_true(peaks[2] < peaks[0] + (16u << 20));
+    mw_isolate_free(own.isolate);
+}
+
+/* Breaks when a worker that nobody needs at once does not use the time to warm up: then it touches
+ * as many pages as the first one, which did so before it was ready. */
+static void waiting_worker_warms_up(void **state)
+{
+    const struct world *world = *state;
+    struct world own = {.toolchain = world->toolchain};
+    struct mw_isolate_options options = world_options(world);
+    struct world_processes zygotes = world_children(getpid()), workers = {.count = 0};
+    unsigned long first = 0, second = 0;
+    char why[256] = "";
+
+    assert_int_equal(zygotes.count, 1); /* the world's */
+    assert_int_equal(mw_isolate_new(&own.isolate, &options, why, sizeof(why)), 0);
+    for (size_t i = 0; i < 2; i++)
+        if (world_children(getpid()).pids[i] != zygotes.pids[0])
+            zygotes.pids[1] = world_children(getpid()).pids[i];
+    for (int i = 0; i < 3000 && (first == 0 || second < first / 4 * 3); i++) {
+        (void)usleep(10000);
+        workers = world_children(zygotes.pids[1]);
+        first = workers.count > 0 ? world_faults(workers.pids[0]) : 0;
+        second = workers.count > 1 ? world_faults(workers.pids[1]) : 0;
+    }
+    assert_int_equal(workers.count, 2);
+    assert_true(first > 0 && second >= first / 4 * 3);
+    mw_isolate_free(own.isolate);
+}
+
 /* Breaks when a host is not told why isolation does not start. */
 static void start_without_a_worker_says_why(void **state)
 {
@@ -594,6 +667,7 @@ int main(void)
         cmocka_unit_test(isolated_compile_is_that_of_this_process),
         cmocka_unit_test(usage_is_told),
         cmocka_unit_test(crash_is_answered_and_the_next_compile_right),
+        cmocka_unit_test(breakdown_is_explained),
         cmocka_unit_test(wall_limit_ends_endless_work),
         cmocka_unit_test(cpu_limit_ends_endless_work),
         cmocka_unit_test(memory_limit_ends_hungry_work),
@@ -611,6 +685,8 @@ int main(void)
         cmocka_unit_test(host_and_zygote_killed_leave_no_process),
         cmocka_unit_test(forked_child_is_refused),
         cmocka_unit_test(persistent_worker_is_used_again_until_its_bound),
+        cmocka_unit_test(persistent_worker_peaks_anew),
+        cmocka_unit_test(waiting_worker_warms_up),
         cmocka_unit_test(start_without_a_worker_says_why),
         cmocka_unit_test(read_disk_is_refused),
     };

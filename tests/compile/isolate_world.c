@@ -51,6 +51,11 @@ const struct trial world_hungry_bit_by_bit = {
                          "int a[] = { F F F F F F F F };\n"}},
 };
 const struct trial world_large = {.files = {{"large.c", "char a[1 << 20] = {1};\n"}}};
+const struct trial world_larger = {.files = {{"larger.c", "char a[32 << 20] = {1};\n"}}};
+const struct trial world_breaks = {
+    .files = {{"breaks.c", "int f(int *x) { return __sync_fetch_and_nand(x, 1); }\n"}},
+    .args = {"--target=bpf", "-mcpu=v1"},
+};
 struct trial world_crashes = {.files = {{"crashes.c", crash_text}}};
 
 int world_setup(void **state)
@@ -189,7 +194,7 @@ void world_check_compiles(struct world *world, const struct trial *trial)
 struct stat_line {
     char name[32], state;
     pid_t parent;
-    unsigned long ticks;
+    unsigned long ticks, faults;
 };
 
 static bool stat_read(pid_t pid, struct stat_line *out)
@@ -208,8 +213,8 @@ static bool stat_read(pid_t pid, struct stat_line *out)
     (void)fclose(file);
     end = strrchr(text, ')');
     if (!end || sscanf(text, "%*d (%31[^)]", out->name) != 1 ||
-        sscanf(end + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &out->state,
-               &out->parent, &user, &system) != 4)
+        sscanf(end + 1, " %c %d %*d %*d %*d %*d %*u %lu %*u %*u %*u %lu %lu", &out->state,
+               &out->parent, &out->faults, &user, &system) != 5)
         return false;
     out->ticks = user + system;
     return true;
@@ -266,6 +271,13 @@ pid_t world_worker_await(pid_t zygote, const char *name)
     }
     fail_msg("no worker is called %s", name);
     return -1;
+}
+
+unsigned long world_faults(pid_t pid)
+{
+    struct stat_line line;
+
+    return stat_read(pid, &line) ? line.faults : 0;
 }
 
 void world_cpu_await(pid_t pid, unsigned ms)

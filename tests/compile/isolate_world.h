@@ -43,8 +43,10 @@ extern const struct trial world_c, world_cxx, world_warns, world_fails;
 extern const struct trial world_endless; /* computes for many seconds and looks at nothing else */
 extern const struct trial world_hungry;  /* asks for 2 GiB at once */
 extern const struct trial world_hungry_bit_by_bit;
-extern const struct trial world_large; /* an object of a megabyte */
-extern struct trial world_crashes;     /* filled by world_setup */
+extern const struct trial world_large;  /* an object of a megabyte */
+extern const struct trial world_larger; /* an object of 32 MiB */
+extern const struct trial world_breaks; /* right, and LLVM has no instructions for it */
+extern struct trial world_crashes;      /* filled by world_setup */
 
 /* A world as cmocka's state: its options are the worker's path and two workers ready. */
 int world_setup(void **state);
@@ -65,6 +67,9 @@ void world_check_compiles(struct world *world, const struct trial *trial);
 struct world_processes world_children(pid_t parent);
 pid_t world_zygote(void);
 pid_t world_worker_await(pid_t zygote, const char *name);
+
+/* The pages that a process has touched for the first time, ever. 0 when it is gone. */
+unsigned long world_faults(pid_t pid);
 
 /* Wait until `pid` has used CPU for `ms`; until it runs no more (reaped or not). */
 void world_cpu_await(pid_t pid, unsigned ms);

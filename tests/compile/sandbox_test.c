@@ -11,13 +11,16 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -147,6 +150,58 @@ static int fork_once(void)
     return child < 0 ? errno : result_of(waitpid(child, NULL, 0));
 }
 
+/* By the call itself, with `flags`, as no function of libc would. */
+static int clone_once(uint64_t flags)
+{
+    long child = syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, 0);
+
+    if (child == 0)
+        _exit(0);
+    return child < 0 ? errno : result_of(waitpid((pid_t)child, NULL, 0));
+}
+
+static int clone_plainly(void)
+{
+    return clone_once(0);
+}
+
+static int clone_into_new_user(void)
+{
+    return clone_once(CLONE_NEWUSER);
+}
+
+static int clone_by_third_call(void)
+{
+    struct clone_args how = {.exit_signal = SIGCHLD};
+    long child = syscall(SYS_clone3, &how, sizeof(how));
+
+    if (child == 0)
+        _exit(0);
+    return child < 0 ? errno : result_of(waitpid((pid_t)child, NULL, 0));
+}
+
+static int fork_by_its_own_call(void)
+{
+    long child = syscall(SYS_fork);
+
+    if (child == 0)
+        _exit(0);
+    return child < 0 ? errno : result_of(waitpid((pid_t)child, NULL, 0));
+}
+
+static void *end_at_once(void *nothing)
+{
+    return nothing;
+}
+
+static int start_thread(void)
+{
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, end_at_once, NULL);
+
+    return error ? error : pthread_join(thread, NULL);
+}
+
 /* Ends by itself when this process does. */
 static int trace_parent(void)
 {
@@ -189,6 +244,15 @@ static int allocate_too_much(void)
 {
     void *pages = mmap(NULL, DATA_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return pages == MAP_FAILED ? errno : 0;
+}
+
+/* Of a kind that RLIMIT_DATA does not count. */
+static int allocate_shared(void)
+{
+    void *pages = mmap(NULL, DATA_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     return pages == MAP_FAILED ? errno : 0;
 }
@@ -347,6 +411,11 @@ static const struct attempt attempts[] = {
     {"connect, as a call", connect_tcp, SYSCALLS, FILES, KILLED + SIGSYS, 0},
     {"open a socket", open_socket, SYSCALLS, 0, KILLED + SIGSYS, 0},
     {"fork", fork_once, SYSCALLS, LIMITS, KILLED + SIGSYS, 0},
+    {"clone", clone_plainly, SYSCALLS, LIMITS, KILLED + SIGSYS, 0},
+    {"clone, new user", clone_into_new_user, SYSCALLS, LIMITS, KILLED + SIGSYS, 0},
+    {"clone3", clone_by_third_call, SYSCALLS, LIMITS, KILLED + SIGSYS, 0},
+    {"fork, as a call", fork_by_its_own_call, SYSCALLS, LIMITS, KILLED + SIGSYS, 0},
+    {"start a thread", start_thread, SYSCALLS, LIMITS, KILLED + SIGSYS, 0},
     {"trace the parent", trace_parent, FILES, SYSCALLS | LIMITS, EPERM, 0},
     {"trace the parent, as a call", trace_parent, SYSCALLS, FILES | LIMITS, KILLED + SIGSYS, 0},
     {"signal the parent", signal_parent, FILES, SYSCALLS, EPERM, 6},
@@ -356,6 +425,7 @@ static const struct attempt attempts[] = {
     {"lower a limit of the parent", lower_limit_of_parent, SYSCALLS, LIMITS, KILLED + SIGSYS, 0},
     {"make code", make_code, SYSCALLS, 0, KILLED + SIGSYS, 0},
     {"allocate too much", allocate_too_much, LIMITS, 0, SANITIZED ? 0 : ENOMEM, 0},
+    {"allocate shared memory", allocate_shared, SYSCALLS, 0, KILLED + SIGSYS, 0},
     {"spin too long", spin_too_long, LIMITS, 0, KILLED + SIGKILL, 0},
     {"write too much", write_too_much, LIMITS, 0, EFBIG, 0},
     {"open too many", open_too_many, LIMITS, 0, EMFILE, 0},

@@ -52,6 +52,7 @@ static void prepare(struct prepared *prepared, const struct trial *trial)
         args++;
     prepared->request = (struct mw_compile_request){
         .emit = trial->emit,
+        .artifact_bytes_max = trial->artifact_bytes_max,
         .directory = trial->directory ? trial->directory : MW_REQUEST_DIRECTORY_DEFAULT,
         .main = prepared->files[0].name,
         .files = prepared->files,

@@ -22,6 +22,7 @@ struct trial {
     unsigned extras;
     bool read_disk;
     const struct mw_preamble_use *preamble;
+    uint64_t artifact_bytes_max;  /* as in the request */
     int (*cancelled)(void *user); /* as in the request */
     void *cancelled_user;
 };

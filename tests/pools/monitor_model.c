@@ -57,6 +57,7 @@ void model_sample(struct model *model, struct mw_monitor_sample *sample)
         .threads = model->threads,
         .busy = model->running,
         .min_threads = model->min,
+        .min_changes = model->min_changes,
         .max_threads = model->max,
         .awake_known = true,
         .awake = computing,
@@ -71,6 +72,7 @@ void model_sample(struct model *model, struct mw_monitor_sample *sample)
 void model_set_min(struct model *model, unsigned min)
 {
     model->min = min;
+    model->min_changes++;
     if (count_kind(model, MODEL_WAITS) == 0)
         model->goal = most(model->goal, min);
 }

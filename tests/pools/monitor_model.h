@@ -33,6 +33,7 @@ struct model_item {
 struct model {
     unsigned cpus;
     unsigned min;
+    unsigned min_changes;
     unsigned max;
     unsigned now_ms;
     unsigned goal; /* how many workers there may be */

@@ -197,7 +197,8 @@ static void begin(struct mw_monitor_state *state, unsigned limit, unsigned min_t
     mw_monitor_rules_step(state, &calm, &decision);
 }
 
-/* One more, an interval after the one before, in which `sample->cpu_ns` was used. */
+/* One more, an interval after the one before, in which `sample->cpu_ns` was used, and the minimum
+ * was set by others as often as it says. */
 static struct mw_monitor_decision next(struct mw_monitor_state *state,
                                        const struct mw_monitor_sample *sample)
 {
@@ -207,6 +208,7 @@ static struct mw_monitor_decision next(struct mw_monitor_state *state,
     later.now_ns += state->now_ns;
     later.cpu_ns += state->cpu_ns;
     later.children_ns += state->children_ns;
+    later.min_changes += state->min_changes;
     mw_monitor_rules_step(state, &later, &decision);
     return decision;
 }
@@ -357,13 +359,40 @@ static void rules_begin_anew_when_somebody_sets_the_minimum(void **unused)
     sample.age_ns = 0;
     assert_false(next(&state, &sample).left);
     sample.min_threads = 6;
+    sample.min_changes = 1;
     decision = next(&state, &sample);
     assert_true(decision.left);
     assert_int_equal(decision.min_left, LIMIT + 2);
+    sample.min_changes = 0;
     assert_false(next(&state, &sample).left);
     assert_int_equal(state.min_user, 6);
     sample.age_ns = 50 * MS;
     assert_int_equal(next(&state, &sample).min_target, LIMIT + 2); /* the first step, not 12 */
+}
+
+/* Breaks when a minimum that somebody has set to the very value of the last raise passes for the
+ * raise: at the end it would be put back over it. */
+static void rules_see_a_minimum_set_to_what_it_was_raised_to(void **unused)
+{
+    struct mw_monitor_sample sample = starved;
+    struct mw_monitor_decision decision;
+    struct mw_monitor_state state;
+
+    (void)unused;
+    begin(&state, LIMIT, 2);
+    mw_monitor_rules_raised(&state, 2, LIMIT + 2);
+    sample.min_threads = LIMIT + 2;
+    sample.age_ns = 0;
+    assert_false(next(&state, &sample).left); /* the control */
+    assert_int_equal(state.min_raised, LIMIT + 2);
+    sample.min_changes = 1;
+    decision = next(&state, &sample);
+    assert_true(decision.left);
+    assert_int_equal(decision.min_left, LIMIT + 2);
+    assert_int_equal(state.min_user, LIMIT + 2);
+    assert_int_equal(state.min_raised, 0);
+    sample.min_changes = 0;
+    assert_false(next(&state, &sample).left);
 }
 
 /* Breaks when the costly look at the workers is taken, or not taken, without need. */
@@ -502,6 +531,7 @@ int main(void)
         cmocka_unit_test(rules_try_a_refused_step_again),
         cmocka_unit_test(rules_let_a_high_minimum_be_reached_first),
         cmocka_unit_test(rules_begin_anew_when_somebody_sets_the_minimum),
+        cmocka_unit_test(rules_see_a_minimum_set_to_what_it_was_raised_to),
         cmocka_unit_test(rules_want_the_workers_states_only_if_it_matters),
         cmocka_unit_test(rules_leave_a_busy_but_healthy_pool_alone),
         cmocka_unit_test(rules_need_one_step_where_small_ones_stall),

@@ -337,6 +337,32 @@ static void monitor_keeps_a_minimum_that_was_set_meanwhile(void **state)
     scene_close(scene);
 }
 
+/* Breaks when a minimum that was set to just what the monitor had raised it to is taken for the
+ * monitor's, and lowered at the end. The control is the first test: untouched, it is lowered. */
+static void monitor_keeps_a_minimum_set_to_what_it_raised_it_to(void **state)
+{
+    struct scene *scene = scene_open(2, 200);
+    unsigned raised = 8 + mw_cpus_effective();
+    struct mw_monitor_event left;
+
+    (void)state;
+    scene_monitor(scene, 8);
+    for (unsigned i = 0; i < 6; i++)
+        submit(scene, i, block);
+    assert_true(counter_await(&scene->journal.events, 1));
+    assert_true(counter_await(&scene->inside, 6));
+    assert_int_equal(min_of(scene), raised);
+    assert_int_equal(mw_pool_set_min(scene->pool, raised, NULL), 0);
+    assert_true(counter_await(&scene->journal.events, 2)); /* while it runs, not only at its end */
+    assert_int_equal(noted(&scene->journal, MW_MONITOR_LEFT, &left), 1);
+    assert_int_equal(left.min_before, raised);
+    assert_int_equal(left.min_after, raised);
+    scene_unmonitor(scene);
+    assert_int_equal(noted(&scene->journal, MW_MONITOR_RESTORED, NULL), 0);
+    assert_int_equal(min_of(scene), raised);
+    scene_close(scene);
+}
+
 /* Breaks when a minimum that is high enough is touched. */
 static void monitor_leaves_a_high_minimum_alone(void **state)
 {
@@ -530,6 +556,7 @@ int main(void)
         cmocka_unit_test(monitor_raises_for_one_spinner_and_one_blocked_on_two_cpus),
         cmocka_unit_test(monitor_doubles_when_the_first_step_was_too_small),
         cmocka_unit_test(monitor_keeps_a_minimum_that_was_set_meanwhile),
+        cmocka_unit_test(monitor_keeps_a_minimum_set_to_what_it_raised_it_to),
         cmocka_unit_test(monitor_leaves_a_high_minimum_alone),
         cmocka_unit_test(monitor_leaves_an_idle_pool_in_peace),
         cmocka_unit_test(monitor_is_off_when_it_is_told_so),

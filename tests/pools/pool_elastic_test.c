@@ -235,21 +235,27 @@ static void minimum_is_checked_and_told(void **state)
     scene_close(&scene);
 }
 
-/* Breaks when a minimum that somebody else has changed is put back over it. */
-static void minimum_is_replaced_only_if_expected(void **state)
+/* Breaks when a minimum that somebody else has set is put back over it, be it to what it was, or
+ * when a refused change counts as one. */
+static void minimum_is_replaced_only_if_nobody_has_set_it(void **state)
 {
     struct scene scene;
     unsigned before = 0;
 
     (void)state;
     scene_open(&scene, &(struct mw_pool_options){.min_threads = 2, .max_threads = 8});
-    assert_int_equal(mw_pool_replace_min(scene.pool, 2, 6, &before), 0);
+    assert_int_equal(stats_of(&scene).min_changes, 0);
+    assert_int_equal(mw_pool_replace_min(scene.pool, 0, 6, &before), 0);
     assert_int_equal(before, 2);
-    assert_int_equal(mw_pool_replace_min(scene.pool, 2, 4, &before), -ESTALE);
+    assert_int_equal(mw_pool_replace_min(scene.pool, 0, 4, &before), -ESTALE);
     assert_int_equal(before, 6);
     assert_int_equal(stats_of(&scene).min_threads, 6);
-    assert_int_equal(mw_pool_replace_min(scene.pool, 6, 9, &before), -EINVAL);
-    assert_int_equal(mw_pool_replace_min(scene.pool, 6, 2, NULL), 0);
+    assert_int_equal(mw_pool_replace_min(scene.pool, 1, 9, &before), -EINVAL);
+    assert_int_equal(stats_of(&scene).min_changes, 1);
+    assert_int_equal(mw_pool_set_min(scene.pool, 6, NULL), 0);
+    assert_int_equal(stats_of(&scene).min_changes, 2);
+    assert_int_equal(mw_pool_replace_min(scene.pool, 1, 2, &before), -ESTALE);
+    assert_int_equal(mw_pool_replace_min(scene.pool, 2, 2, NULL), 0);
     assert_int_equal(stats_of(&scene).min_threads, 2);
     scene_close(&scene);
 }
@@ -353,7 +359,7 @@ static int use_in_child(struct scene *scene)
         return 1;
     if (mw_pool_set_min(scene->pool, 1, &before) != -EOWNERDEAD || before != 0)
         return 2;
-    if (mw_pool_replace_min(scene->pool, 2, 1, NULL) != -EOWNERDEAD)
+    if (mw_pool_replace_min(scene->pool, 0, 1, NULL) != -EOWNERDEAD)
         return 3;
     mw_pool_snapshot(scene->pool, &stats);
     if (stats.threads != 0 || stats.max_threads != 0)
@@ -436,7 +442,7 @@ int main(void)
         cmocka_unit_test(raised_minimum_starts_workers_at_once),
         cmocka_unit_test(lowered_minimum_lets_parked_workers_go),
         cmocka_unit_test(minimum_is_checked_and_told),
-        cmocka_unit_test(minimum_is_replaced_only_if_expected),
+        cmocka_unit_test(minimum_is_replaced_only_if_nobody_has_set_it),
         cmocka_unit_test(pool_survives_the_failure_of_any_one_start),
         cmocka_unit_test(gate_tries_a_failed_start_again),
         cmocka_unit_test(snapshot_waits_for_nobody),

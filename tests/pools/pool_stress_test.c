@@ -75,12 +75,10 @@ static void change_minimum(void *arg)
     unsigned min_threads = 1;
 
     while (counter_value(&scene->gate) == 0) {
-        unsigned before;
-
         min_threads = min_threads % THREADS_MAX + 1;
-        (void)mw_pool_set_min(scene->pool, min_threads, &before);
-        (void)mw_pool_replace_min(scene->pool, before, min_threads, NULL);
+        (void)mw_pool_set_min(scene->pool, min_threads, NULL);
         mw_pool_snapshot(scene->pool, &stats);
+        (void)mw_pool_replace_min(scene->pool, stats.min_changes, THREADS_MAX / 2, NULL);
         if (stats.threads > THREADS_MAX || stats.pending > stats.queue_max)
             abort();
         sched_yield();

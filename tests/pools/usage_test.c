@@ -100,7 +100,7 @@ static uint64_t child_reap(const struct child *child)
            (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * MW_NS_PER_US;
 }
 
-static uint64_t children_ns(struct mw_usage *usage)
+static uint64_t children_ns(struct mw_usage_table *usage)
 {
     uint64_t children;
 
@@ -110,7 +110,7 @@ static uint64_t children_ns(struct mw_usage *usage)
 
 static int set_up(void **state)
 {
-    *state = malloc(sizeof(struct mw_usage));
+    *state = malloc(sizeof(struct mw_usage_table));
     return *state == NULL ? -1 : mw_usage_init(*state);
 }
 
@@ -124,7 +124,7 @@ static int tear_down(void **state)
 /* Breaks when the process's own time is missing, or a child's that nobody named is counted. */
 static void usage_counts_this_process(void **state)
 {
-    struct mw_usage *usage = *state;
+    struct mw_usage_table *usage = *state;
     struct child child;
     uint64_t before = mw_usage_read_ns(usage, NULL);
 
@@ -141,7 +141,7 @@ static void usage_counts_this_process(void **state)
 /* Breaks when what a child used before it was watched counts, or what it used since does not. */
 static void usage_counts_a_child_from_when_it_is_watched(void **state)
 {
-    struct mw_usage *usage = *state;
+    struct mw_usage_table *usage = *state;
     struct child child;
     uint64_t total;
 
@@ -159,7 +159,7 @@ static void usage_counts_a_child_from_when_it_is_watched(void **state)
 /* Breaks when the sum goes back, or counts a child twice, once that has ended and is reaped. */
 static void usage_keeps_what_an_ended_child_used(void **state)
 {
-    struct mw_usage *usage = *state;
+    struct mw_usage_table *usage = *state;
     struct child child;
     uint64_t seen;
 
@@ -181,7 +181,7 @@ static void usage_keeps_what_an_ended_child_used(void **state)
  * first, the control, they are. */
 static void usage_looks_once_more_at_a_child_that_it_forgets(void **state)
 {
-    struct mw_usage *usage = *state;
+    struct mw_usage_table *usage = *state;
     struct child child;
     uint64_t before;
 
@@ -207,7 +207,7 @@ static void usage_looks_once_more_at_a_child_that_it_forgets(void **state)
 /* Breaks when the time of a process that got an ended one's id is counted. */
 static void usage_tells_a_process_from_a_later_one_of_its_id(void **state)
 {
-    struct mw_usage *usage = *state;
+    struct mw_usage_table *usage = *state;
     struct child child;
 
     child_start(&child);
@@ -230,7 +230,7 @@ static void usage_tells_a_process_from_a_later_one_of_its_id(void **state)
  * one that a worker waits for does not. */
 static void usage_tells_whom_a_child_works_for(void **state)
 {
-    struct mw_usage *usage = *state;
+    struct mw_usage_table *usage = *state;
     struct child child;
     uint64_t before;
 
@@ -252,7 +252,7 @@ static void usage_tells_whom_a_child_works_for(void **state)
 /* Breaks when what cannot be watched is taken, or a child is listed twice. */
 static void usage_refuses_what_it_cannot_watch(void **state)
 {
-    struct mw_usage *usage = *state;
+    struct mw_usage_table *usage = *state;
     struct child child;
 
     child_start(&child);

@@ -67,6 +67,9 @@ static void write_macros(FILE *out)
     fputs("int x = A40;\n", out);
 }
 
+const struct hostile_limits hostile_tight = {20000, 600, 256 << 20, 4 << 20};
+const struct hostile_limits hostile_wall = {600, 30000, 1 << 30, 64 << 20};
+
 const struct hostile_source hostile_sources[] = {
     {"few bangs", "c", NULL, write_few_bangs, "ok failed", false},
     {"many bangs", "c", NULL, write_many_bangs, "failed cpu memory", true},
@@ -97,8 +100,17 @@ const struct hostile_source hostile_sources[] = {
      "constexpr long f() { long s = 0; for (long i = 0; i < 100000000; i++) s += i; return s; }\n"
      "constexpr long x = f();\n",
      NULL, "failed cpu", false},
+    {"constexpr loop of dear steps", "c++",
+     "struct S { int a[4096]; };\n"
+     "constexpr int f() { S s{}; for (int i = 0; i < 1000000; i++) { S t = s; s = t; }\n"
+     "return s.a[0]; }\nconstexpr int x = f();\n",
+     NULL, "cpu memory", false},
     {"device of chance", "c", "#include \"/dev/random\"\n", NULL, "failed", false},
     {"device of zeros", "c", "#include \"/dev/zero\"\n", NULL, "failed", false},
+    {"device of zeros, embedded", "c", "const char a[] = {\n#embed \"/dev/zero\"\n};\n", NULL,
+     "failed", false},
+    {"device of zeros, looked for", "c", "#if __has_include(\"/dev/zero\")\nnone\n#endif\n", NULL,
+     "ok", false},
     {"zeros by the assembler", "c", "__asm__(\".incbin \\\"/dev/zero\\\"\");\n", NULL, "failed",
      false},
     {"itself, as a process", "c", "__asm__(\".incbin \\\"/proc/self/mem\\\"\");\n", NULL, "failed",
@@ -130,7 +142,8 @@ static char *text_of_source(const struct hostile_source *source, unsigned number
     return text;
 }
 
-json_t *hostile_body(const struct hostile_source *source, unsigned number, bool limited)
+json_t *hostile_body(const struct hostile_source *source, unsigned number,
+                     const struct hostile_limits *limits)
 {
     char *text = text_of_source(source, number);
     json_t *body = json_pack("{s:s, s:s, s:i}", "language", source->language, "source", text,
@@ -138,11 +151,11 @@ json_t *hostile_body(const struct hostile_source *source, unsigned number, bool 
 
     free(text);
     assert_non_null(body);
-    if (limited)
+    if (limits)
         json_object_set_new(body, "limits",
-                            json_pack("{s:i, s:i, s:i, s:i}", "wall_ms", HOSTILE_WALL_MS, "cpu_ms",
-                                      HOSTILE_CPU_MS, "memory_bytes", HOSTILE_MEMORY_BYTES,
-                                      "output_bytes", HOSTILE_OUTPUT_BYTES));
+                            json_pack("{s:I, s:I, s:I, s:I}", "wall_ms", limits->wall_ms, "cpu_ms",
+                                      limits->cpu_ms, "memory_bytes", limits->memory_bytes,
+                                      "output_bytes", limits->output_bytes));
     return body;
 }
 
@@ -153,12 +166,23 @@ const char *hostile_outcome(long status, const json_t *answer)
     return (status == 200 || status == 422) && name[0] ? name : "?";
 }
 
-bool hostile_allows(const struct hostile_source *source, const char *outcome)
+static bool is_listed(const char *list, const char *word)
 {
-    size_t length = strlen(outcome);
+    size_t length = strlen(word);
 
-    for (const char *at = source->outcomes; (at = strstr(at, outcome)); at += length)
-        if ((at == source->outcomes || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
+    for (const char *at = list; (at = strstr(at, word)); at += length)
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
             return true;
     return false;
+}
+
+bool hostile_allows(const struct hostile_source *source, const char *outcome)
+{
+    /* where a machine is busy, time may be up before anything has happened */
+    return is_listed(source->outcomes, outcome) || strcmp(outcome, "wall") == 0;
+}
+
+bool hostile_is_endless(const struct hostile_source *source)
+{
+    return !is_listed(source->outcomes, "ok") && !is_listed(source->outcomes, "failed");
 }

@@ -21,21 +21,26 @@ struct hostile_source {
 extern const struct hostile_source hostile_sources[];
 extern const size_t hostile_source_count;
 
-/* What each is given: far less than they want. */
-#define HOSTILE_WALL_MS      20000
-#define HOSTILE_CPU_MS       600
-#define HOSTILE_MEMORY_BYTES (256 << 20)
-#define HOSTILE_OUTPUT_BYTES (4 << 20)
+struct hostile_limits {
+    json_int_t wall_ms, cpu_ms, memory_bytes, output_bytes;
+};
 
-/* A body that compiles it, with the limits above or (`limited` false) with none. A number makes its
- * key its own. */
-json_t *hostile_body(const struct hostile_source *source, unsigned number, bool limited);
+/* Far less than they want: all of it, so that CPU time mostly ends first; and of wall time only, so
+ * that they may grow until then. */
+extern const struct hostile_limits hostile_tight, hostile_wall;
+
+/* A body that compiles it with limits, or (NULL) with none. A number makes its key its own. */
+json_t *hostile_body(const struct hostile_source *source, unsigned number,
+                     const struct hostile_limits *limits);
 
 /* How the service answered: "ok", "failed", the limit's name, or "?" with the detail in the answer.
  */
 const char *hostile_outcome(long status, const json_t *answer);
 
-/* Whether `outcome` is one of the source's. */
+/* Whether `outcome` is one of the source's, or wall time, which may end any of them. */
 bool hostile_allows(const struct hostile_source *source, const char *outcome);
+
+/* Whether nothing but a limit ends the source. */
+bool hostile_is_endless(const struct hostile_source *source);
 
 #endif

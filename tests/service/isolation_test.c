@@ -327,8 +327,9 @@ static void who_has_other_limits_has_a_compile_of_its_own(void **state)
     swarm_free(swarm);
 }
 
-/* Broken when a request gets more than its service's ceilings, or another default than is set. */
-static void ceilings_and_defaults_are_the_services(void **state)
+/* Broken when a request gets more than its service's ceilings, or another default than is set; also
+ * where the service compiles in its own process, which can keep this limit only. */
+static void ceilings_and_defaults_are_the_services(void **state, const char *where)
 {
     static const struct {
         json_int_t asked; /* 0: nothing */
@@ -336,8 +337,8 @@ static void ceilings_and_defaults_are_the_services(void **state)
     } cases[] = {{0, 1 << 20}, {2 << 20, 2 << 20}, {64 << 20, 3 << 20}};
     struct room *room = *state;
 
-    room_start(room,
-               (const char *[]){"--output-max-bytes", "3M", "--output-default-bytes", "1M", NULL});
+    room_start(room, (const char *[]){"--output-max-bytes", "3M", "--output-default-bytes", "1M",
+                                      "--isolation", where, NULL});
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         json_t *body = source_body("c", "char a[8 << 20] = {1};\n");
         struct answer answer;
@@ -346,10 +347,22 @@ static void ceilings_and_defaults_are_the_services(void **state)
             json_object_set_new(body, "limits", json_pack("{s:I}", "output_bytes", cases[i].asked));
         answer = post(room, body);
         assert_int_equal(answer.status, 422);
+        assert_string_equal(text_of(answer.json, "limit"), "output");
         assert_int_equal(number_of(answer.json, "limit_value"), cases[i].value);
         answer_free(&answer);
     }
+    expect_service_goes_on(room);
     room_stop(room);
+}
+
+static void ceilings_and_defaults_are_the_services_isolated(void **state)
+{
+    ceilings_and_defaults_are_the_services(state, "isolated");
+}
+
+static void ceilings_and_defaults_are_the_services_in_process(void **state)
+{
+    ceilings_and_defaults_are_the_services(state, "in-process");
 }
 
 /* Broken when a service that cannot keep a limit takes it, or refuses the one that it can keep. */
@@ -447,8 +460,10 @@ int main(void)
                                         room_teardown),
         cmocka_unit_test_setup_teardown(who_has_other_limits_has_a_compile_of_its_own,
                                         room_setup_started, room_teardown),
-        cmocka_unit_test_setup_teardown(ceilings_and_defaults_are_the_services, room_setup,
+        cmocka_unit_test_setup_teardown(ceilings_and_defaults_are_the_services_isolated, room_setup,
                                         room_teardown),
+        cmocka_unit_test_setup_teardown(ceilings_and_defaults_are_the_services_in_process,
+                                        room_setup, room_teardown),
         cmocka_unit_test_setup_teardown(limits_are_refused_where_they_cannot_be_kept, room_setup,
                                         room_teardown),
         cmocka_unit_test_setup_teardown(shutdown_past_its_grace_leaves_no_process, room_setup,

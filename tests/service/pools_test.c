@@ -405,6 +405,12 @@ static void a_wrong_request_leaves_the_minimum(void **state)
                                                .body = "{\"min_threads\": 8}",
                                                .header = "Origin: http://example.org"}),
                    403, "foreign-page", NULL, NULL, "");
+    expect_problem(ask(room, &(struct request){.method = "PATCH",
+                                               .path = "/v1/pools/shared",
+                                               .body = "{\"min_threads\": 8}",
+                                               .header = "X-Forwarded-For: 192.0.2.1"}),
+                   403, "operator-only", "path", "/v1/pools/shared",
+                   "taken only from the machine it runs on, not through a proxy (X-Forwarded-For)");
     assert_int_equal(pool_number(room, "min_threads"), 3);
     expect_patched(room, "{\"min_threads\": 8}", 3, 8, "request");
     room_stop(room);
@@ -544,7 +550,9 @@ static void the_environment_turns_the_monitor_on_too(void **state)
     assert_true(metric(room, "millwright_pool_monitor_enabled") == 1);
     room_stop(room);
     setenv(OFF_VARIABLE, "maybe", 1);
-    expect_refusal(room, (const char *[]){NULL}, 1, "0, false or no, not 'maybe'");
+    expect_refusal(room, (const char *[]){NULL}, 2, "0, false or no, not 'maybe'");
+    /* also when the command line says the same thing rightly */
+    expect_refusal(room, (const char *[]){"--pool-tuning", "off", NULL}, 2, "not 'maybe'");
 }
 
 /* ---- time-outs ---- */

@@ -1,4 +1,8 @@
 /* remote_test.c - a service beyond loopback: when it may listen there, and whom it answers. */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,6 +23,7 @@
 
 #define LOOKS_MAX 6000 /* of 10 ms, far above what a slow machine needs */
 #define ANY       "0.0.0.0:0"
+#define ANY_SIX   "[::]:0" /* IPv4 comes to it too, as ::ffff:a.b.c.d */
 
 /* A service on TCP, and the port that it found. */
 struct tcp_service {
@@ -40,8 +45,9 @@ static struct tcp_service tcp_start(struct room *room, const char *const *option
         struct bytes text = file_read(log);
         const char *at = strstr(text.data, "listening on http://");
 
-        if (at && strchr(at, '\n'))
-            sscanf(at, "listening on http://%*[0-9.]:%7[0-9]", service.port);
+        if (at && strchr(at, '\n') &&
+            sscanf(at, "listening on http://%*[0-9.]:%7[0-9]", service.port) != 1)
+            sscanf(at, "listening on http://[%*[^]]]:%7[0-9]", service.port);
         if (looks > LOOKS_MAX)
             fail_msg("the service does not say where it listens: %s", text.data);
         free(text.data);
@@ -64,24 +70,41 @@ static size_t drop(char *data, size_t size, size_t count, void *context)
     return size * count;
 }
 
-/* The status of GET /healthz with one more header line. */
-static long status_with(const struct tcp_service *service, const char *header)
+/* The status of a request to `host` with one more header line (NULL: none). `body`: NULL for a GET,
+ * else what is sent as a PATCH. */
+static long status_of(const struct tcp_service *service, const char *host, const char *path,
+                      const char *header, const char *body)
 {
     CURL *curl = curl_easy_init();
-    struct curl_slist *headers = curl_slist_append(NULL, header);
-    char url[64];
+    struct curl_slist *headers = header ? curl_slist_append(NULL, header) : NULL;
+    char url[128];
     long status = 0;
 
-    snprintf(url, sizeof url, "http://127.0.0.1:%s/healthz", service->port);
+    snprintf(url, sizeof url, "http://%s:%s%s", host, service->port, path);
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, drop);
+    if (body) {
+        curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, "PATCH");
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+    }
     assert_int_equal(curl_easy_perform(curl), CURLE_OK);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
     return status;
+}
+
+static long status_with(const struct tcp_service *service, const char *header)
+{
+    return status_of(service, "127.0.0.1", "/healthz", header, NULL);
+}
+
+static long status_of_change(const struct tcp_service *service, const char *host,
+                             const char *header)
+{
+    return status_of(service, host, "/v1/pools/shared", header, "{\"min_threads\": 5}");
 }
 
 static void expect_statuses(const struct tcp_service *service, const char *const *headers,
@@ -173,6 +196,66 @@ static void loopback_knows_loopback_names_only(void **state)
     tcp_stop(&service);
 }
 
+/* An address of this machine that is not loopback's, as a stranger would be seen who comes from
+ * there; false: it has none. */
+static bool find_outside(char text[INET_ADDRSTRLEN])
+{
+    struct ifaddrs *all;
+    bool found = false;
+
+    assert_int_equal(getifaddrs(&all), 0);
+    for (const struct ifaddrs *each = all; each && !found; each = each->ifa_next) {
+        struct sockaddr_in four;
+
+        if (!each->ifa_addr || each->ifa_addr->sa_family != AF_INET ||
+            (each->ifa_flags & IFF_LOOPBACK))
+            continue;
+        memcpy(&four, each->ifa_addr, sizeof four);
+        found = inet_ntop(AF_INET, &four.sin_addr, text, INET_ADDRSTRLEN) != NULL;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+/* Broken when a stranger who may compile may change the service too, or when its operator, who
+ * comes from the machine itself, may not: the control. */
+static void only_this_machine_changes_the_service(void **state)
+{
+    static const char *const listens[] = {ANY, ANY_SIX};
+    struct room *room = *state;
+    char outside[INET_ADDRSTRLEN];
+
+    if (!find_outside(outside))
+        skip(); /* a machine that nobody can reach */
+    for (size_t i = 0; i < COUNT(listens); i++) {
+        struct tcp_service service =
+            tcp_start(room, (const char *[]){"--listen", listens[i], "--allow-remote", NULL});
+
+        assert_int_equal(status_of(&service, outside, "/healthz", NULL, NULL), 200);
+        assert_int_equal(status_of_change(&service, outside, NULL), 403);
+        assert_int_equal(status_of_change(&service, "127.0.0.1", NULL), 200);
+        tcp_stop(&service);
+    }
+}
+
+/* Broken when a stranger gets in by a proxy on this machine that says what it is. The control is a
+ * header that says nothing of the kind. */
+static void what_a_proxy_forwards_changes_nothing(void **state)
+{
+    static const char *const marks[] = {"X-Forwarded-For: 192.0.2.1",
+                                        "Forwarded: for=192.0.2.1;proto=https",
+                                        "Via: 1.1 proxy.example.org"};
+    struct room *room = *state;
+    struct tcp_service service = tcp_start(room, (const char *[]){"--listen", "127.0.0.1:0", NULL});
+
+    for (size_t i = 0; i < COUNT(marks); i++) {
+        assert_int_equal(status_of_change(&service, "127.0.0.1", marks[i]), 403);
+        assert_int_equal(status_with(&service, marks[i]), 200);
+    }
+    assert_int_equal(status_of_change(&service, "127.0.0.1", "X-Request-Id: 192.0.2.1"), 200);
+    tcp_stop(&service);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +263,10 @@ int main(void)
                                         room_teardown),
         cmocka_unit_test_setup_teardown(pages_stay_out_beyond_loopback, room_setup, room_teardown),
         cmocka_unit_test_setup_teardown(loopback_knows_loopback_names_only, room_setup,
+                                        room_teardown),
+        cmocka_unit_test_setup_teardown(only_this_machine_changes_the_service, room_setup,
+                                        room_teardown),
+        cmocka_unit_test_setup_teardown(what_a_proxy_forwards_changes_nothing, room_setup,
                                         room_teardown),
     };
 

@@ -340,17 +340,28 @@ static pid_t parent_of(const char *pid)
     return (pid_t)parent;
 }
 
-unsigned process_descendants(pid_t pid)
+struct family process_family(pid_t pid)
 {
-    unsigned count = 0;
+    struct family family = {0};
     DIR *folder = opendir("/proc");
 
     assert_non_null(folder);
     for (const struct dirent *entry; (entry = readdir(folder));)
-        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && parent_of(entry->d_name) == pid)
-            count += 1 + process_descendants((pid_t)atoi(entry->d_name));
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && parent_of(entry->d_name) == pid) {
+            pid_t child = (pid_t)atoi(entry->d_name);
+            struct family below = process_family(child);
+            long resident_kb = process_number(child, "VmRSS"); /* -1: it is gone */
+
+            family.processes += 1 + below.processes;
+            family.resident_kb += below.resident_kb + (resident_kb > 0 ? resident_kb : 0);
+        }
     closedir(folder);
-    return count;
+    return family;
+}
+
+unsigned process_descendants(pid_t pid)
+{
+    return process_family(pid).processes;
 }
 
 unsigned process_descriptors(pid_t pid)
@@ -386,26 +397,42 @@ static void until_quiet(struct room *room)
 
 struct house_mark house_mark(struct room *room)
 {
+    struct family family;
+
     until_quiet(room);
+    family = process_family(room->server.pid);
     return (struct house_mark){
-        .processes = process_descendants(room->server.pid),
+        .processes = family.processes,
         .descriptors = process_descriptors(room->server.pid),
         .resident_kb = process_number(room->server.pid, "VmRSS"),
+        .family_kb = family.resident_kb,
     };
 }
 
+void house_say(const struct house_mark *before, const struct house_mark *now)
+{
+    printf("processes %u, then %u; descriptors %u, then %u; resident %ld KiB, then %ld; of zygote "
+           "and workers %ld KiB, then %ld\n",
+           before->processes, now->processes, before->descriptors, now->descriptors,
+           before->resident_kb, now->resident_kb, before->family_kb, now->family_kb);
+    fflush(stdout);
+}
+
 /* A connection to the store is opened at need and kept: those are the spare descriptors. */
-void expect_house_as_marked(struct room *room, const struct house_mark *mark, long growth_kb)
+struct house_mark expect_house_as_marked(struct room *room, const struct house_mark *mark,
+                                         long growth_kb)
 {
     const unsigned spare_descriptors = 24;
     struct house_mark now = house_mark(room);
 
-    printf("processes %u, then %u; descriptors %u, then %u; resident %ld KiB, then %ld\n",
-           mark->processes, now.processes, mark->descriptors, now.descriptors, mark->resident_kb,
-           now.resident_kb);
-    assert_int_equal(now.processes, mark->processes);
+    if (now.processes != mark->processes)
+        fail_msg("%u processes are there, %u were", now.processes, mark->processes);
     if (now.descriptors > mark->descriptors + spare_descriptors)
         fail_msg("%u descriptors are open, %u were", now.descriptors, mark->descriptors);
     if (now.resident_kb > mark->resident_kb + growth_kb)
         fail_msg("%ld KiB are resident, %ld were", now.resident_kb, mark->resident_kb);
+    if (now.family_kb > mark->family_kb + growth_kb)
+        fail_msg("%ld KiB of zygote and workers are resident, %ld were", now.family_kb,
+                 mark->family_kb);
+    return now;
 }

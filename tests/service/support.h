@@ -82,20 +82,30 @@ json_int_t lane_number(struct room *room, const char *lane, const char *member);
 double metric(struct room *room, const char *name);
 long process_number(pid_t pid, const char *name);
 
-/* Processes below a process: its children, theirs, and so on. */
+/* Processes below a process: its children, theirs, and so on; and what of them is resident, shared
+ * pages counted for each. */
+struct family {
+    unsigned processes;
+    long resident_kb;
+};
+struct family process_family(pid_t pid);
 unsigned process_descendants(pid_t pid);
 
 /* Descriptors that a process has open. */
 unsigned process_descriptors(pid_t pid);
 
 /* The processes, descriptors and memory of a room_setup_started's service while nothing is in work,
- * which this waits for; and the expectation that they are as they were, but for `growth_kb` of resident memory. */
+ * which this waits for; one line on two of them; and the expectation that they are as they were,
+ * but for `growth_kb` of resident memory each for the service and for all that it started. */
 struct house_mark {
     unsigned processes, descriptors;
     long resident_kb;
+    long family_kb;
 };
 struct house_mark house_mark(struct room *room);
-void expect_house_as_marked(struct room *room, const struct house_mark *mark, long growth_kb);
+void house_say(const struct house_mark *before, const struct house_mark *now);
+struct house_mark expect_house_as_marked(struct room *room, const struct house_mark *mark,
+                                         long growth_kb);
 
 /* A number of GET /v1/isolation. */
 json_int_t isolation_number(struct room *room, const char *member);

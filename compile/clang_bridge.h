@@ -4,7 +4,9 @@
  *
  * Ownership:  a job only points; on_diagnostic's argument lives during the call only; the
  *             artifact is malloc'ed and goes to the caller.
- * Threads:    any thread, many at once, after mw_bridge_init. */
+ * Threads:    any thread, many at once, after mw_bridge_init; but one with -masm=intel waits until
+ *             no other runs, and then they wait for it.
+ * Bounds:     the artifact by the job, each extra and the inputs by MW_EXTRA_BYTES_MAX. */
 #ifndef MW_CLANG_BRIDGE_H
 #define MW_CLANG_BRIDGE_H
 
@@ -28,8 +30,10 @@ struct mw_bridge_job {
     size_t arg_count;
     const char *const *readable_dirs; /* NULL: the whole file system */
     size_t readable_count;
-    enum mw_emit_kind emit; /* or MW_EMIT_PREAMBLE */
+    enum mw_emit_kind emit; /* MW_EMIT_PREAMBLE: the main file is `#include <...>` lines */
     unsigned extras;        /* bits; the line map is not the bridge's */
+    /* NULL, or what was made with the same arguments, of one line for each #include in the bytes
+     * that it covers. Not used where it would show: with -g, extras, preprocessed text, trees. */
     const struct mw_preamble_use *preamble;
     uint64_t artifact_bytes_max;
     int (*on_diagnostic)(void *user, const struct mw_diagnostic *diagnostic);
@@ -60,8 +64,10 @@ struct mw_bridge_result {
     int reads_clock;    /* __DATE__, __TIME__ or __TIMESTAMP__ was expanded */
     enum mw_bridge_end end;
     struct mw_bridge_text extras[MW_EXTRAS];
-    /* What was looked for outside the readable directories, once each: 'r' (read), 'd' (found, or a
-     * directory), 'a' (not there) or 'l' (a directory was listed), the path from the root, NUL. */
+    /* What was looked for outside the readable directories (for a preamble everywhere), once each,
+     * by path: 'r' (read), 'd' (found, or a directory), 'a' (not there) or 'l' (a directory was
+     * listed), the path from the root, NUL. Empty: unknown (over MW_EXTRA_BYTES_MAX; a failed
+     * compile; the whole file system was readable). */
     struct mw_bridge_text inputs;
 };
 
@@ -72,6 +78,10 @@ void mw_bridge_init(void);
 const char *mw_bridge_full_version(void);
 const char *mw_bridge_version(void);
 const char *mw_bridge_target(void);
+
+/* The machines that code can be made for: "name<TAB>description" lines, by name, as "aarch64".
+ * Static text; after mw_bridge_init. */
+const char *mw_bridge_targets(void);
 
 /* Call `fn`, which does not return, when memory cannot be had: for a process that compiles and does
  * nothing else, since it stands for all threads. Without it LLVM aborts. */

@@ -146,6 +146,7 @@ static int emit(const struct mw_toolchain *toolchain, const struct mw_options *o
         .files = request->files,
         .file_count = request->file_count,
         .emit = mw_options_emit(options),
+        .extras = mw_options_extras(options),
         .preamble = request->preamble,
         .artifact_bytes_max = artifact_bytes_max(request),
         .on_diagnostic = collect,
@@ -169,6 +170,9 @@ static int emit(const struct mw_toolchain *toolchain, const struct mw_options *o
     result->artifact = ran.artifact;
     result->artifact_bytes = ran.artifact_bytes;
     result->not_storable = why_not_storable(request, &ran);
+    result->inputs = (struct mw_text){ran.inputs.data, ran.inputs.bytes};
+    for (size_t i = 0; i < MW_EXTRAS; i++)
+        result->extras[i] = (struct mw_text){ran.extras[i].data, ran.extras[i].bytes};
     if (result->ok && mw_options_extras(options) & 1u << MW_EXTRA_LINE_MAP)
         rc = line_map_add(result, request->directory);
     return rc;

@@ -1,8 +1,8 @@
 /* worker.c - millwright-worker: the zygote, and the workers it forks. See isolate.h.
  *
- * The zygote loads LLVM, compiles two texts of its own, so that what is made at first use is made,
- * and from then on forks when the host asks for it. It has one thread, so a fork copies a whole
- * process. It never sees a request.
+ * The zygote loads LLVM, compiles a few texts of its own, so that what is made at first use is
+ * made, and from then on forks when the host asks for it. It has one thread, so a fork copies a
+ * whole process. It never sees a request.
  *
  * A worker enters the sandbox before anybody's source comes near it, says that it is ready, warms
  * up when no request comes soon, and serves what comes over its socket until the host kills it.
@@ -35,6 +35,7 @@
 #include <millwright/emit.h>
 #include <millwright/guard.h>
 #include <millwright/options.h>
+#include <millwright/preamble.h>
 
 #include "clang_bridge.h"
 #include "sandbox.h"
@@ -85,8 +86,9 @@ struct zygote {
     pid_t pid;
     unsigned guards;
     struct mw_toolchain *toolchain;
-    int host;    /* pidfd */
-    int signals; /* signalfd of SIGCHLD */
+    struct mw_compile_result warm_made; /* the preamble of WARM_HEADERS, from its own compile */
+    int host;                           /* pidfd */
+    int signals;                        /* signalfd of SIGCHLD */
     struct child children[CHILDREN_MAX];
     size_t child_count;
 };
@@ -104,18 +106,21 @@ static void children_reap(struct zygote *zygote);
 static _Noreturn void worker_run(const struct zygote *zygote, int socket, int warm_ms);
 static void request_serve(const struct zygote *zygote, const struct mw_message *message,
                           const int *descriptors, size_t count);
-static void warm_up(const struct mw_toolchain *toolchain, const struct warm_text *text);
+static void preamble_prepare(struct zygote *zygote);
+static void warm_up(const struct zygote *zygote, const struct warm_text *text);
 static void scheduling_take(const struct mw_wire_scheduling *scheduling);
+
+/* What most sources begin with, and most compiles need not read any more. */
+#define WARM_HEADERS "#include <stdio.h>\n"
 
 static const struct warm_text warm_c = {
     "warm.c",
-    "#include <stdio.h>\n"
-    "int main(int argc, char **argv)\n"
-    "{\n"
-    "    for (int i = 0; i < argc; i++)\n"
-    "        printf(\"%d %s\\n\", i, argv[i]);\n"
-    "    return 0;\n"
-    "}\n",
+    WARM_HEADERS "int main(int argc, char **argv)\n"
+                 "{\n"
+                 "    for (int i = 0; i < argc; i++)\n"
+                 "        printf(\"%d %s\\n\", i, argv[i]);\n"
+                 "    return 0;\n"
+                 "}\n",
     "-O0",
 };
 static const struct warm_text warm_zygote[] = {
@@ -197,9 +202,10 @@ static int zygote_begin(struct zygote *zygote, pid_t host)
     /* Workers inherit what clang is told here: that it need start no thread for want of stack.
      * Where the stack cannot be had, deep sources end their worker a little earlier. */
     (void)mw_guard_enter();
-    warm_up(zygote->toolchain, &warm_c);
+    preamble_prepare(zygote);
+    warm_up(zygote, &warm_c);
     for (size_t i = 0; i < sizeof(warm_zygote) / sizeof(warm_zygote[0]); i++)
-        warm_up(zygote->toolchain, &warm_zygote[i]);
+        warm_up(zygote, &warm_zygote[i]);
     (void)snprintf(hello.identity, sizeof(hello.identity), "%s",
                    mw_toolchain_identity(zygote->toolchain));
     return mw_message_send(MW_WIRE_CONTROL_FD, &hello, NULL, 0) ? MW_WORKER_EXIT_START : 0;
@@ -406,7 +412,7 @@ static void warm_up_and_tell(const struct zygote *zygote, int warm_ms, struct ow
         if (mw_message_send(MW_WIRE_CONTROL_FD, &warming, NULL, 0))
             _exit(MW_WORKER_EXIT_DONE);
     }
-    warm_up(zygote->toolchain, &warm_c);
+    warm_up(zygote, &warm_c);
     if (ready_tell(own))
         _exit(MW_WORKER_EXIT_DONE);
 }
@@ -545,10 +551,44 @@ static void request_serve(const struct zygote *zygote, const struct mw_message *
 
 /* ---- both ---- */
 
-/* Whether it succeeds does not matter, and it must not: no compiler may be needed to find out. */
-static void warm_up(const struct mw_toolchain *toolchain, const struct warm_text *text)
+/* Compile a text. Whether it succeeds does not matter, and it must not: no compiler may be needed
+ * to find out. */
+static void compile_own(const struct mw_toolchain *toolchain,
+                        const struct mw_compile_request *request, struct mw_compile_result *result)
+{
+    struct mw_options *options = NULL;
+    struct mw_refusal refusal = {0};
+
+    if (mw_options_new(&options, request, &refusal))
+        return;
+    (void)mw_emit(toolchain, options, request, result);
+    mw_options_free(options);
+}
+
+/* Make the preamble that warms up: to use one touches other memory than to read headers does, and
+ * is done in less time. */
+static void preamble_prepare(struct zygote *zygote)
+{
+    struct mw_source_file file = {MW_PREAMBLE_MAIN, WARM_HEADERS, strlen(WARM_HEADERS)};
+    struct mw_compile_request request = {.language = MW_LANGUAGE_C,
+                                         .emit = MW_EMIT_PREAMBLE,
+                                         .directory = MW_REQUEST_DIRECTORY_DEFAULT,
+                                         .main = file.name,
+                                         .files = &file,
+                                         .file_count = 1,
+                                         .args = &warm_c.flag,
+                                         .arg_count = 1};
+
+    compile_own(zygote->toolchain, &request, &zygote->warm_made);
+}
+
+static void warm_up(const struct zygote *zygote, const struct warm_text *text)
 {
     struct mw_source_file file = {text->name, text->text, strlen(text->text)};
+    struct mw_preamble_use preamble = {.bytes = zygote->warm_made.artifact,
+                                       .count = zygote->warm_made.artifact_bytes,
+                                       .file = -1,
+                                       .covers_bytes = strlen(WARM_HEADERS)};
     struct mw_compile_request request = {.directory = MW_REQUEST_DIRECTORY_DEFAULT,
                                          .main = text->name,
                                          .files = &file,
@@ -556,14 +596,11 @@ static void warm_up(const struct mw_toolchain *toolchain, const struct warm_text
                                          .args = &text->flag,
                                          .arg_count = 1};
     struct mw_compile_result result = {0};
-    struct mw_options *options = NULL;
-    struct mw_refusal refusal = {0};
 
-    if (mw_options_new(&options, &request, &refusal))
-        return;
-    (void)mw_emit(toolchain, options, &request, &result);
+    if (text == &warm_c && zygote->warm_made.ok)
+        request.preamble = &preamble;
+    compile_own(zygote->toolchain, &request, &result);
     mw_compile_result_fini(&result);
-    mw_options_free(options);
 }
 
 /* As the thread that drives it. What the system refuses is ignored: it is a hint. */

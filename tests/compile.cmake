@@ -13,11 +13,15 @@ mw_test(compile preamble LINK millwright-compile SOURCES compile/folder.c)
 target_include_directories(compile_preamble_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
 
 # What talks to clang.
-foreach(name diagnostic diagnose emit preamble_bridge)
+foreach(name diagnostic diagnose emit preamble_bridge outputs)
   mw_test(compile ${name} LINK millwright-compile mw-test-support
     SOURCES compile/trial.c compile/folder.c)
 endforeach()
-target_include_directories(compile_emit_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+foreach(name emit outputs)
+  target_include_directories(compile_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+endforeach()
+target_include_directories(compile_outputs_test SYSTEM PRIVATE ${MW_LLVM_includedir})
+target_link_libraries(compile_outputs_test PRIVATE ${MW_LLVM_libdir}/libclang.so)
 
 # What a compile may not do to others, and what others' source may not do to a host.
 mw_test(compile sandbox LINK millwright-compile mw-test-support

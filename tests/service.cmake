@@ -23,6 +23,9 @@ target_compile_definitions(service_sources_test PRIVATE MW_LLVM_PREFIX="${MW_LLV
 mw_test(service isolation TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON PkgConfig::SECCOMP
   SOURCES service/support.c service/swarm.c)
 
+mw_test(service preamble TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
+  SOURCES service/support.c service/swarm.c)
+
 # What strangers send. The second is the first's sources among many others: a few hundred here, and
 # 20,000 compiles for check --all.
 mw_test(service hostile TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON

@@ -133,7 +133,8 @@ static void emit_kinds_have_their_shapes(void **state)
     static const char *const shapes[] = {
         [MW_EMIT_OBJECT] = "\177ELF",       [MW_EMIT_ASM] = "\t.text",
         [MW_EMIT_LLVM_IR] = "; ModuleID",   [MW_EMIT_BITCODE] = "BC\xc0\xde",
-        [MW_EMIT_PREPROCESSED] = "# 1 \"a", [MW_EMIT_NONE] = NULL,
+        [MW_EMIT_PREPROCESSED] = "# 1 \"a", [MW_EMIT_AST] = "CPCH",
+        [MW_EMIT_AST_JSON] = "{\n  \"id\"", [MW_EMIT_NONE] = NULL,
     };
 
     for (enum mw_emit_kind kind = MW_EMIT_OBJECT; kind < MW_EMIT_KINDS; kind++) {

@@ -27,6 +27,7 @@ const struct mw_compile_settings mw_compile_defaults = {0};
 const struct mw_probe_settings mw_probe_defaults = {
     .emits = MW_PROBE_ANY,
     .lane = MW_PROBE_ANY,
+    .isolation = MW_PROBE_ANY,
     .compiler_threads = MW_PROBE_ANY,
     .seconds = 10,
 };
@@ -136,6 +137,8 @@ static const struct mw_setting probe_table[] = {
      "only rows with N emits at once (0, 1, 6, 12 and 24)"},
     {"lane", 0, MW_SETTING_CHOICE, AT(lane), 0, 0, "dedicated|pool|uv", "WHERE",
      "only rows whose emits run there: dedicated, pool or uv (all)"},
+    {"isolation", 0, MW_SETTING_CHOICE, AT(isolation), 0, 0, "isolated|in-process", "WHERE",
+     "only rows whose emits run isolated, each in a process of its own, or in-process (both)"},
     {"compiler-threads", 0, MW_SETTING_CHOICE, AT(compiler_threads), 0, 0, "on|off", "WHETHER",
      "only rows in which the compiler starts threads, or starts none (both)"},
     {"seconds", 0, MW_SETTING_NUMBER, AT(seconds), 1, 3600, NULL, "S",
@@ -158,9 +161,11 @@ static const struct mw_command commands[] = {
      "Exit status: 0 compiled, 1 errors found, 2 wrong usage.\n",
      1},
     {"probe", "[OPTION...]", "show what waits while compiles run, here and now",
-     "It compiles in this process, N times at once, on libuv's workers, on the shared pool and on\n"
-     "a lane of its own threads, and shows how long other work waited to start meanwhile.\n"
-     "All rows take about a minute; Ctrl-C ends it with what it has. docs/probe.md says how to\n"
+     "It compiles N times at once, on libuv's workers, on the shared pool and on a lane of its "
+     "own\n"
+     "threads, in this process and isolated, and shows how long other work waited to start\n"
+     "meanwhile. All rows take some two minutes; Ctrl-C ends it with what it has. docs/probe.md "
+     "says how to\n"
      "read it.\n",
      1},
     {"version", "", "print the version", NULL, 0},

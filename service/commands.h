@@ -73,6 +73,7 @@ struct mw_compile_settings {
 struct mw_probe_settings {
     unsigned emits;
     unsigned lane;             /* an enum mw_probe_lane_choice */
+    unsigned isolation;        /* 0: isolated, 1: in-process */
     unsigned compiler_threads; /* 0: on, 1: off */
     unsigned seconds;
     unsigned json;

@@ -41,9 +41,10 @@ struct run {
 
 static void choose_rows(struct run *run);
 static void choose_emits(struct run *run, bool compiler_threads);
-static void choose_rolls(struct run *run);
+static void choose_lanes(struct run *run, struct mw_probe_row row);
 static void add_row(struct run *run, struct mw_probe_row row);
 static bool wants_lane(const struct run *run, enum mw_probe_lane_choice lane);
+static bool wants_isolated(const struct run *run, bool isolated);
 static bool wants_threads(const struct run *run, bool on);
 static int watch_signals(struct run *run);
 static int run_rows(struct run *run);
@@ -69,7 +70,12 @@ int mw_command_probe(int argc, char **argv)
         status = MW_EXIT_OK;
     } else if (used >= 0) {
         choose_rows(run);
-        status = run_rows(run);
+        if (run->count > 0)
+            status = run_rows(run);
+        else
+            fputs("millwright probe: no row is all of that: isolated emits run on a lane or the "
+                  "pool, and start no compiler threads\n",
+                  stderr);
     }
     free(run);
     return status;
@@ -84,32 +90,35 @@ static void choose_rows(struct run *run)
             choose_emits(run, on != 0);
     /* a roll has its own number of emits, and its leaves are those of the service */
     if (run->settings.emits == MW_PROBE_ANY && wants_threads(run, false))
-        choose_rolls(run);
+        choose_lanes(run, (struct mw_probe_row){.roll = true});
 }
 
 static void choose_emits(struct run *run, bool compiler_threads)
 {
     bool one = run->settings.emits != MW_PROBE_ANY;
     for (size_t i = 0; i < (one ? 1 : EMITS_DEFAULT); i++)
-        for (size_t lane = 0; lane < LANE_ORDER; lane++)
-            if (wants_lane(run, lane_order[lane]))
-                add_row(run, (struct mw_probe_row){
-                                 .emits = one ? run->settings.emits : emits_default[i],
-                                 .lane = lane_order[lane],
-                                 .compiler_threads = compiler_threads,
-                             });
+        choose_lanes(run, (struct mw_probe_row){
+                              .emits = one ? run->settings.emits : emits_default[i],
+                              .compiler_threads = compiler_threads,
+                          });
 }
 
-static void choose_rolls(struct run *run)
+/* In this process, and isolated beside it. */
+static void choose_lanes(struct run *run, struct mw_probe_row row)
 {
-    for (size_t lane = 0; lane < LANE_ORDER; lane++)
-        if (lane_order[lane] != MW_PROBE_ON_UV && wants_lane(run, lane_order[lane]))
-            add_row(run, (struct mw_probe_row){.roll = true, .lane = lane_order[lane]});
+    for (int isolated = 0; isolated <= (row.compiler_threads ? 0 : 1); isolated++)
+        for (size_t lane = 0; lane < LANE_ORDER; lane++) {
+            row.isolated = isolated != 0;
+            row.lane = lane_order[lane];
+            bool exists = row.lane != MW_PROBE_ON_UV || (!row.roll && !row.isolated);
+            if (exists && wants_lane(run, row.lane) && wants_isolated(run, row.isolated))
+                add_row(run, row);
+        }
 }
 
 static void add_row(struct run *run, struct mw_probe_row row)
 {
-    static_assert(2 * EMITS_DEFAULT * LANE_ORDER + LANE_ORDER <= ROWS_MAX, "all rows fit");
+    static_assert(3 * EMITS_DEFAULT * LANE_ORDER + 2 * LANE_ORDER <= ROWS_MAX, "all rows fit");
     row.seconds = run->settings.seconds;
     run->rows[run->count++] = row;
 }
@@ -117,6 +126,12 @@ static void add_row(struct run *run, struct mw_probe_row row)
 static bool wants_lane(const struct run *run, enum mw_probe_lane_choice lane)
 {
     return run->settings.lane == MW_PROBE_ANY || run->settings.lane == (unsigned)lane;
+}
+
+static bool wants_isolated(const struct run *run, bool isolated)
+{
+    return run->settings.isolation == MW_PROBE_ANY ||
+           run->settings.isolation == (isolated ? 0u : 1u);
 }
 
 static bool wants_threads(const struct run *run, bool on)

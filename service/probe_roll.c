@@ -1,5 +1,6 @@
 /* probe_roll.c - a row in which every stored key becomes stale at once, see probe_row.h. It goes
- * the service's own way: files lane, store lane, CPU lane, store lane, files lane. */
+ * the service's own way: files lane, store lane, CPU lane, store lane, files lane. What is stored
+ * before the probes begin is compiled in this process, also in an isolated row. */
 #include <errno.h>
 #include <limits.h>
 #include <millwright/clock.h>
@@ -39,6 +40,7 @@ struct roll {
     struct mw_lane_uv adapter;
     bool adapter_open;
     struct mw_toolchain *former, *current;
+    struct mw_isolate *isolate; /* of the current compiler; NULL: compiles run in this process */
     struct mw_store *store;
     struct mw_pipeline *pipelines[PHASES]; /* the first two are one */
     enum phase phase;
@@ -137,6 +139,8 @@ static int open_pipelines(struct roll *roll)
     int error = mw_toolchain_new_as(&roll->former, FORMER_COMPILER);
     if (!error)
         error = mw_toolchain_new(&roll->current);
+    if (!error && roll->row->isolated)
+        error = mw_probe_isolate_new(&roll->isolate, roll->current, roll->stage.result);
     struct mw_pipeline_parts parts = {
         .loop = &roll->stage.loop,
         .adapter = &roll->adapter,
@@ -150,7 +154,13 @@ static int open_pipelines(struct roll *roll)
     if (!error)
         error = mw_pipeline_new(&roll->pipelines[PHASE_FILL], &parts);
     roll->pipelines[PHASE_AGAIN] = roll->pipelines[PHASE_FILL];
-    parts.place.toolchain = roll->current;
+    parts.place = (struct mw_leaf_place){
+        .toolchain = roll->current,
+        .isolate = roll->isolate,
+        .ceilings = {.wall_ns = MW_RUN_TIMEOUT_MS_MAX * MW_NS_PER_MS,
+                     .cpu_ns = MW_RUN_TIMEOUT_MS_MAX * MW_NS_PER_MS},
+    };
+    parts.place.defaults = parts.place.ceilings;
     if (!error)
         error = mw_pipeline_new(&roll->pipelines[PHASE_STALE], &parts);
     return error;
@@ -166,6 +176,7 @@ static void close_all(struct roll *roll)
     mw_pipeline_free(roll->pipelines[PHASE_FILL]);
     mw_pipeline_free(roll->pipelines[PHASE_STALE]);
     mw_store_close(roll->store);
+    mw_isolate_free(roll->isolate);
     mw_toolchain_free(roll->former);
     mw_toolchain_free(roll->current);
 }
@@ -246,6 +257,7 @@ static void phase_end(struct roll *roll)
     result->found_before = (unsigned)mw_pipeline_stats(roll->pipelines[PHASE_AGAIN])->hits;
     result->found_after = (unsigned)stats->hits;
     result->compiled = stats->compiled;
+    mw_probe_isolate_note(roll->isolate, result);
     if (!result->cut && !result->error) {
         result->batches = 1;
         result->batch_ns = mw_clock_ns() - roll->stage.begin_ns;

@@ -14,13 +14,18 @@
  * Then the compiler's identity changes, and all are asked for at once: every key is stale (the roll
  * of seed 002). The probes run from then on.
  *
+ * Isolated: each emit is a compile in a process of its own, as the service's are by default; the
+ * thread where it is said to run drives it, and waits for it. Whichever guards the kernel gives
+ * will do, since the sources are the probe's own.
+ *
  * Compiler threads off: each emit is the service's leaf, from source to object; it starts no
  * thread. On: clang's code generator cannot be had with threads, so each is a parse of the source
  * through libclang, with LIBCLANG_NOTHREADS unset; libclang then starts a thread for each parse,
  * and its caller waits for that. No object comes of it, and it is much shorter.
  *
  * Threads:    call it in a process that has no threads yet, once (it changes the environment, and
- *             libuv's workers stay): see probe_child.h. Blocks.
+ *             libuv's workers stay): see probe_child.h. Blocks. Isolated rows have processes of
+ *             their own, which end with this one.
  * Bounds:     MW_PROBE_EMITS_MAX emits at once. */
 #ifndef MW_SERVICE_PROBE_ROW_H
 #define MW_SERVICE_PROBE_ROW_H
@@ -44,6 +49,7 @@ struct mw_probe_row {
     bool roll; /* else `emits` at once */
     unsigned emits;
     enum mw_probe_lane_choice lane; /* a roll: lane or pool, and on both one for each CPU */
+    bool isolated;                  /* on the lane or the pool, without compiler threads */
     bool compiler_threads;          /* a roll: off */
     unsigned seconds;
 };
@@ -61,10 +67,11 @@ struct mw_probe_result {
     uint64_t batch_ns; /* the median of their times; 0: none was complete in time */
     bool cut;          /* the time was up before the last one was complete */
     uint64_t compiled;
-    uint64_t threads_started; /* by the compiler */
-    unsigned found_before;    /* roll: of the keys in the store, under the former identity */
-    unsigned found_after;     /* roll: of the keys in the store, under the changed one */
-    int error;                /* 0, or a negative errno; then `why` says where */
+    uint64_t threads_started;   /* by the compiler */
+    uint64_t processes_started; /* for isolated emits; each is used once */
+    unsigned found_before;      /* roll: of the keys in the store, under the former identity */
+    unsigned found_after;       /* roll: of the keys in the store, under the changed one */
+    int error;                  /* 0, or a negative errno; then `why` says where */
     char why[128];
 };
 

@@ -104,6 +104,29 @@ void mw_probe_fail(struct mw_probe_result *result, int error, const char *what)
     snprintf(result->why, sizeof result->why, "%s: %s", what, mw_strerror(error));
 }
 
+int mw_probe_isolate_new(struct mw_isolate **out, const struct mw_toolchain *toolchain,
+                         struct mw_probe_result *result)
+{
+    char why[sizeof result->why] = "";
+    int error =
+        mw_isolate_new(out, &(struct mw_isolate_options){.toolchain = toolchain, .unguarded = true},
+                       why, sizeof why);
+    if (error && !result->error) {
+        result->error = error;
+        snprintf(result->why, sizeof result->why, "%s", why[0] ? why : mw_strerror(error));
+    }
+    return error;
+}
+
+void mw_probe_isolate_note(struct mw_isolate *isolate, struct mw_probe_result *result)
+{
+    struct mw_isolate_stats stats;
+    if (!isolate)
+        return;
+    mw_isolate_snapshot(isolate, &stats);
+    result->processes_started = stats.started;
+}
+
 static void on_time_up(uv_timer_t *timer)
 {
     struct mw_probe_stage *stage = timer->data;

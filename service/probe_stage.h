@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include <millwright/isolate.h>
 #include <millwright/pool.h>
 #include <millwright/probe.h>
 #include <millwright/probe_targets.h>
@@ -52,6 +53,14 @@ void mw_probe_stage_close(struct mw_probe_stage *stage);
 
 /* What both rows may fail of: notes the first failure. */
 void mw_probe_fail(struct mw_probe_result *result, int error, const char *what);
+
+/* What runs isolated emits for the row's time; one process waits ready for each CPU. Returns 0, or
+ * a negative errno that is noted. */
+int mw_probe_isolate_new(struct mw_isolate **out, const struct mw_toolchain *toolchain,
+                         struct mw_probe_result *result);
+
+/* Note what it has started; NULL: nothing. */
+void mw_probe_isolate_note(struct mw_isolate *isolate, struct mw_probe_result *result);
 
 /* The row's kinds. */
 int mw_probe_emits_run(const struct mw_probe_row *row, struct mw_probe_result *result);

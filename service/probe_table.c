@@ -18,7 +18,9 @@
 #define PLACE_FACTOR 1.5848931924611136 /* the fifth root of ten */
 #define BAR_WIDTH    30                 /* up to 10 s */
 #define TIME_BYTES   16u
+#define TITLE_BYTES  32u
 
+/* What the seed's table calls them, and what --lane does. */
 static const struct {
     const char *title, *option;
 } lanes[MW_PROBE_LANES] = {
@@ -27,6 +29,7 @@ static const struct {
     [MW_PROBE_ON_UV] = {"uv_queue_work", "uv"},
 };
 
+static void format_title(char text[TITLE_BYTES], const struct mw_probe_row *row);
 static void format_time(char text[TIME_BYTES], uint64_t ns);
 static void format_batch(char text[TIME_BYTES], const struct mw_probe_row *row,
                          const struct mw_probe_result *result);
@@ -38,24 +41,15 @@ static json_t *waits_json(const struct mw_probe_waits *waits);
 static double ms_of(uint64_t ns);
 static const char *uv_workers(void);
 
-const char *mw_probe_lane_title(enum mw_probe_lane_choice lane)
-{
-    return lanes[lane].title;
-}
-
-const char *mw_probe_lane_option(enum mw_probe_lane_choice lane)
-{
-    return lanes[lane].option;
-}
-
 void mw_probe_row_describe(const struct mw_probe_row *row, char *text, size_t bytes)
 {
+    char title[TITLE_BYTES];
+    format_title(title, row);
     if (row->roll)
-        snprintf(text, bytes, "%u stale keys, emits on %s", MW_PROBE_ROLL_SOURCES,
-                 lanes[row->lane].title);
+        snprintf(text, bytes, "%u stale keys, emits on %s", MW_PROBE_ROLL_SOURCES, title);
     else
-        snprintf(text, bytes, "%u emits on %s, compiler threads %s", row->emits,
-                 lanes[row->lane].title, row->compiler_threads ? "on" : "off");
+        snprintf(text, bytes, "%u emits on %s, compiler threads %s", row->emits, title,
+                 row->compiler_threads ? "on" : "off");
 }
 
 void mw_probe_print_machine(FILE *out)
@@ -67,6 +61,8 @@ void mw_probe_print_machine(FILE *out)
         "  uv_queue_work  emits and items on libuv's %s workers\n"
         "  pool           emits and items on the shared pool of %u to %u workers\n"
         "  lane           emits on a lane of %u threads of its own, items on the shared pool\n"
+        "  ... isolated   the same, but each emit in a process of its own, which its thread "
+        "drives\n"
         "loop99: the same for the event loop, p99. batch: N emits at once, until all are done.\n"
         "Bars, logarithmic: # up to the median, = up to p99, - up to the longest wait.\n",
         MW_PROBE_INTERVAL_MS_DEFAULT, cpus, uv_workers(), cpus, MW_POOL_MAX_THREADS_DEFAULT, cpus);
@@ -94,10 +90,11 @@ void mw_probe_print_head(FILE *out, const struct mw_probe_row *row)
 void mw_probe_print_row(FILE *out, const struct mw_probe_row *row,
                         const struct mw_probe_result *result)
 {
-    char times[4][TIME_BYTES], batch[TIME_BYTES], bar[BAR_WIDTH + 1];
+    char title[TITLE_BYTES], times[4][TIME_BYTES], batch[TIME_BYTES], bar[BAR_WIDTH + 1];
+    format_title(title, row);
     if (result->error) {
         fprintf(out, "%4u  %-13s failed: %s\n", row->roll ? MW_PROBE_ROLL_SOURCES : row->emits,
-                lanes[row->lane].title, result->why);
+                title, result->why);
         return;
     }
     format_time(times[0], result->probe.p50_ns);
@@ -107,8 +104,8 @@ void mw_probe_print_row(FILE *out, const struct mw_probe_row *row,
     format_batch(batch, row, result);
     format_bar(bar, &result->probe);
     fprintf(out, "%4u  %-13s %7s %7s %7s  %7s %8s  %s\n",
-            row->roll ? MW_PROBE_ROLL_SOURCES : row->emits, lanes[row->lane].title, times[0],
-            times[1], times[2], times[3], batch, bar);
+            row->roll ? MW_PROBE_ROLL_SOURCES : row->emits, title, times[0], times[1], times[2],
+            times[3], batch, bar);
 }
 
 int mw_probe_print_json(FILE *out, const struct mw_probe_row *rows,
@@ -129,6 +126,11 @@ int mw_probe_print_json(FILE *out, const struct mw_probe_row *rows,
 }
 
 /* ---- text ---- */
+
+static void format_title(char text[TITLE_BYTES], const struct mw_probe_row *row)
+{
+    snprintf(text, TITLE_BYTES, "%s%s", lanes[row->lane].title, row->isolated ? " isolated" : "");
+}
 
 /* Three digits and a unit. */
 static void format_time(char text[TIME_BYTES], uint64_t ns)
@@ -194,9 +196,10 @@ static json_t *machine_json(void)
 
 static json_t *row_json(const struct mw_probe_row *row, const struct mw_probe_result *result)
 {
-    json_t *json =
-        json_pack("{s:i, s:s, s:b}", "emits", (int)(row->roll ? MW_PROBE_ROLL_SOURCES : row->emits),
-                  "lane", lanes[row->lane].option, "compiler_threads", row->compiler_threads);
+    json_t *json = json_pack("{s:i, s:s, s:b, s:b}", "emits",
+                             (int)(row->roll ? MW_PROBE_ROLL_SOURCES : row->emits), "lane",
+                             lanes[row->lane].option, "isolated", row->isolated, "compiler_threads",
+                             row->compiler_threads);
     if (result->error) {
         (void)json_object_set_new(json, "error", json_string(result->why));
         return json;
@@ -210,6 +213,8 @@ static json_t *row_json(const struct mw_probe_row *row, const struct mw_probe_re
     (void)json_object_set_new(json, "compiled", json_integer((json_int_t)result->compiled));
     (void)json_object_set_new(json, "compiler_threads_started",
                               json_integer((json_int_t)result->threads_started));
+    (void)json_object_set_new(json, "processes_started",
+                              json_integer((json_int_t)result->processes_started));
     if (row->roll) {
         (void)json_object_set_new(json, "found_before", json_integer(result->found_before));
         (void)json_object_set_new(json, "found_after", json_integer(result->found_after));

@@ -9,12 +9,7 @@
 
 #include "probe_row.h"
 
-/* "lane", "pool", "uv_queue_work", as the seed's table calls them; and "dedicated", "pool", "uv" as
- * --lane does. */
-const char *mw_probe_lane_title(enum mw_probe_lane_choice lane);
-const char *mw_probe_lane_option(enum mw_probe_lane_choice lane);
-
-/* "12 emits on the lane, compiler threads off" */
+/* "12 emits on lane isolated, compiler threads off" */
 void mw_probe_row_describe(const struct mw_probe_row *row, char *text, size_t bytes);
 
 /* What was measured on. */

@@ -8,7 +8,7 @@ foreach(name compile_endpoint bad_input flow many cli lanes remote packages outp
 endforeach()
 mw_test(service pools TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON PkgConfig::SQLITE
   SOURCES service/support.c service/swarm.c)
-mw_test(service probe_cli TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
+mw_test(service probe_cli TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON
   SOURCES service/support.c service/swarm.c)
 
 # What other caches answer wrongly, and its controls, which make keys and stores of their own.
@@ -24,6 +24,8 @@ mw_test(service isolation TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON Pk
   SOURCES service/support.c service/swarm.c)
 
 mw_test(service preamble TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
+  SOURCES service/support.c service/swarm.c)
+mw_test(service kills TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON
   SOURCES service/support.c service/swarm.c)
 
 # What strangers send. The second is the first's sources among many others: a few hundred here, and

@@ -461,6 +461,32 @@ static void bridge_stops_at_the_bound(void **state)
     assert_null(result.artifact);
 }
 
+/* Breaks when code for a target that needs options of the whole process is made without them, which
+ * is not the code that clang makes, or with them, which then reach others; the control asks for no
+ * code. */
+static void emit_refuses_targets_with_options_of_the_process(void **state)
+{
+    static const char *const targets[] = {"--target=hexagon", "--target=nvptx64-nvidia-cuda",
+                                          "--target=x86_64-scei-ps4", "--target=x86_64-scei-ps5"};
+    struct mw_compile_result result;
+
+    for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+        struct trial trial = {.files = {{"a.c", "int f(int a) { return a + 1; }\n"}},
+                              .args = {targets[i]}};
+
+        assert_int_equal(trial_leaf(mw_compile, *state, &trial, &result), 0);
+        assert_false(result.ok);
+        assert_int_equal(result.diagnostics.count, 1);
+        assert_non_null(diagnostic_find(&result.diagnostics, "choose another target"));
+        assert_non_null(diagnostic_find(&result.diagnostics, strchr(targets[i], '=') + 1));
+        mw_compile_result_fini(&result);
+        trial.emit = MW_EMIT_NONE;
+        assert_int_equal(trial_leaf(mw_compile, *state, &trial, &result), 0);
+        assert_true(result.ok);
+        mw_compile_result_fini(&result);
+    }
+}
+
 /* Breaks when a host cannot bound what a compile gives it, or a bound of 0 is taken for one. */
 static void artifact_bound_of_a_request_is_exact(void **state)
 {
@@ -634,6 +660,7 @@ int main(void)
         cmocka_unit_test(emit_survives_an_error_of_the_code_generator),
         cmocka_unit_test(bridge_stops_at_the_bound),
         cmocka_unit_test(artifact_bound_of_a_request_is_exact),
+        cmocka_unit_test(emit_refuses_targets_with_options_of_the_process),
         cmocka_unit_test(emit_prints_nothing),
         cmocka_unit_test(compile_init_cleans_the_environment),
         cmocka_unit_test(emit_leaves_signal_handlers_alone),

@@ -58,8 +58,11 @@ static const struct influence influences[] = {
     {"VCToolsInstallDir", "%s", .text = LOOKS_FOR_SPY, .args = {"--target=x86_64-pc-windows-msvc"}},
     {"VCINSTALLDIR", "%s", .text = LOOKS_FOR_SPY, .args = {"--target=x86_64-pc-windows-msvc"}},
     {"SDKROOT", "%s", .text = LOOKS_FOR_SPY, .args = {"--target=x86_64-apple-macosx"}},
-    {"SCE_ORBIS_SDK_DIR", "%s", .text = LOOKS_FOR_SPY, .args = {"--target=x86_64-scei-ps4"}},
-    {"SCE_PROSPERO_SDK_DIR", "%s", .text = LOOKS_FOR_SPY, .args = {"--target=x86_64-sie-ps5"}},
+    /* for these two there is no code */
+    {"SCE_ORBIS_SDK_DIR", "%s", .text = LOOKS_FOR_SPY, .args = {"--target=x86_64-scei-ps4"},
+     .emit = MW_EMIT_PREPROCESSED},
+    {"SCE_PROSPERO_SDK_DIR", "%s", .text = LOOKS_FOR_SPY, .args = {"--target=x86_64-sie-ps5"},
+     .emit = MW_EMIT_PREPROCESSED},
     {"CCC_OVERRIDE_OPTIONS", "# +-I%s/inc", .text = LOOKS_FOR_SPY},
     {"MACOSX_DEPLOYMENT_TARGET", "10.9", .args = {"--target=x86_64-apple-darwin"},
      .emit = MW_EMIT_LLVM_IR},
@@ -166,7 +169,8 @@ static struct bytes clang_run(const struct influence *influence)
     static const char *const kinds[MW_EMIT_KINDS][2] = {[MW_EMIT_OBJECT] = {"-c"},
                                                         [MW_EMIT_ASM] = {"-S"},
                                                         [MW_EMIT_LLVM_IR] = {"-S", "-emit-llvm"},
-                                                        [MW_EMIT_BITCODE] = {"-c", "-emit-llvm"}};
+                                                        [MW_EMIT_BITCODE] = {"-c", "-emit-llvm"},
+                                                        [MW_EMIT_PREPROCESSED] = {"-E"}};
     const char *flags[3] = {kinds[influence->emit][0], kinds[influence->emit][1]};
     struct mw_toolchain *toolchain = NULL;
     struct trial trial = trial_of(influence);

@@ -31,7 +31,8 @@ static struct mw_isolate_stats stats_of(const struct world *world)
 /* Breaks when a worker compiles anything else, or otherwise, than this process does. */
 static void isolated_compile_is_that_of_this_process(void **state)
 {
-    const struct trial *const trials[] = {&world_c, &world_cxx, &world_warns, &world_fails};
+    const struct trial *const trials[] = {&world_c, &world_cxx, &world_warns, &world_fails,
+                                          &world_refused};
 
     for (unsigned emit = 0; emit < MW_EMIT_KINDS; emit++) {
         struct trial trial = world_c;

@@ -52,6 +52,8 @@ const struct trial world_hungry_bit_by_bit = {
 };
 const struct trial world_large = {.files = {{"large.c", "char a[1 << 20] = {1};\n"}}};
 const struct trial world_larger = {.files = {{"larger.c", "char a[32 << 20] = {1};\n"}}};
+const struct trial world_refused = {.files = {{"refused.c", "int x;\n"}},
+                                    .args = {"--target=hexagon"}};
 const struct trial world_breaks = {
     .files = {{"breaks.c", "int f(int *x) { return __sync_fetch_and_nand(x, 1); }\n"}},
     .args = {"--target=bpf", "-mcpu=v1"},

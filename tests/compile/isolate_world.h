@@ -43,10 +43,11 @@ extern const struct trial world_c, world_cxx, world_warns, world_fails;
 extern const struct trial world_endless; /* computes for many seconds and looks at nothing else */
 extern const struct trial world_hungry;  /* asks for 2 GiB at once */
 extern const struct trial world_hungry_bit_by_bit;
-extern const struct trial world_large;  /* an object of a megabyte */
-extern const struct trial world_larger; /* an object of 32 MiB */
-extern const struct trial world_breaks; /* right, and LLVM has no instructions for it */
-extern struct trial world_crashes;      /* filled by world_setup */
+extern const struct trial world_large;   /* an object of a megabyte */
+extern const struct trial world_larger;  /* an object of 32 MiB */
+extern const struct trial world_refused; /* for a target that needs -mllvm */
+extern const struct trial world_breaks;  /* right, and LLVM has no instructions for it */
+extern struct trial world_crashes;       /* filled by world_setup */
 
 /* A world as cmocka's state: its options are the worker's path and two workers ready. */
 int world_setup(void **state);

@@ -102,9 +102,10 @@ static void the_rows_asked_for_are_there(void **state)
 {
     static const struct {
         const char *lane;
-        bool threads;
-    } expected[] = {{"uv", false}, {"pool", false}, {"dedicated", false},
-                    {"uv", true},  {"pool", true},  {"dedicated", true}};
+        bool isolated, threads;
+    } expected[] = {{"uv", false, false},  {"pool", false, false},     {"dedicated", false, false},
+                    {"pool", true, false}, {"dedicated", true, false}, {"uv", false, true},
+                    {"pool", false, true}, {"dedicated", false, true}};
     struct room *room = *state;
     struct run run =
         start(room, (const char *[]){"--emits", "1", "--seconds", "1", "--json", NULL});
@@ -119,6 +120,8 @@ static void the_rows_asked_for_are_there(void **state)
         const json_t *row = json_array_get(rows, i);
 
         assert_string_equal(text_of(row, "lane"), expected[i].lane);
+        assert_int_equal(json_boolean_value(json_object_get(row, "isolated")),
+                         expected[i].isolated);
         assert_int_equal(json_boolean_value(json_object_get(row, "compiler_threads")),
                          expected[i].threads);
         assert_int_equal(number_of(row, "emits"), 1);
@@ -135,9 +138,9 @@ static void compiler_threads_are_started_when_on_and_only_then(void **state)
     struct room *room = *state;
 
     for (int on = 0; on <= 1; on++) {
-        struct run run =
-            start(room, (const char *[]){"--emits", "2", "--lane", "dedicated",
-                                         "--compiler-threads", on ? "on" : "off", "--json", NULL});
+        struct run run = start(room, (const char *[]){"--emits", "2", "--lane", "dedicated",
+                                                      "--compiler-threads", on ? "on" : "off",
+                                                      "--seconds", "120", "--json", NULL});
         char *text = finish(&run, 0);
         json_t *json = json_of(text);
         const json_t *row = json_array_get(json_object_get(json, "rows"), 0);
@@ -151,44 +154,81 @@ static void compiler_threads_are_started_when_on_and_only_then(void **state)
     }
 }
 
+/* Broken when an isolated emit runs in the probe's own process, or one that is not has another. */
+static void isolated_emits_have_processes_of_their_own(void **state)
+{
+    struct room *room = *state;
+
+    for (int isolated = 0; isolated <= 1; isolated++) {
+        struct run run = start(room, (const char *[]){"--emits", "2", "--lane", "dedicated",
+                                                      "--compiler-threads", "off", "--isolation",
+                                                      isolated ? "isolated" : "in-process",
+                                                      "--seconds", "120", "--json", NULL});
+        char *text = finish(&run, 0);
+        json_t *json = json_of(text);
+        json_t *rows = json_object_get(json, "rows");
+        const json_t *row = json_array_get(rows, 0);
+
+        assert_int_equal(json_array_size(rows), 1);
+        assert_int_equal(json_boolean_value(json_object_get(row, "isolated")), isolated);
+        assert_true(number_of(row, "compiled") >= 2);
+        if (isolated)
+            assert_true(number_of(row, "processes_started") >= number_of(row, "compiled"));
+        else
+            assert_int_equal(number_of(row, "processes_started"), 0);
+        expect_waits(row, "probe");
+        json_decref(json);
+        free(text);
+    }
+}
+
 /* Broken when a changed compiler finds what the former one stored (then nothing was stale), or what
  * was stored is not found before the change (the control). */
 static void a_changed_compiler_finds_nothing_that_was_stored(void **state)
 {
     struct room *room = *state;
-    struct run run = start(
-        room, (const char *[]){"--lane", "dedicated", "--compiler-threads", "off", "--json", NULL});
-    char *text = finish(&run, 0);
-    json_t *json = json_of(text);
-    json_t *rolls = json_object_get(json, "rolls");
-    const json_t *roll = json_array_get(rolls, 0);
-    json_int_t count = number_of(roll, "emits");
 
-    assert_int_equal(json_array_size(json_object_get(json, "rows")), 5);
-    assert_int_equal(json_array_size(rolls), 1);
-    assert_true(count >= 300);
-    assert_int_equal(number_of(roll, "found_before"), count);
-    assert_int_equal(number_of(roll, "found_after"), 0);
-    if (!json_boolean_value(json_object_get(roll, "cut"))) /* on a slow machine it may be */
-        assert_int_equal(number_of(roll, "compiled"), count);
-    expect_waits(roll, "probe");
-    json_decref(json);
-    free(text);
+    for (int isolated = 0; isolated <= 1; isolated++) {
+        struct run run =
+            start(room, (const char *[]){"--lane", "dedicated", "--compiler-threads", "off",
+                                         "--isolation", isolated ? "isolated" : "in-process",
+                                         "--seconds", "5", "--json", NULL});
+        char *text = finish(&run, 0);
+        json_t *json = json_of(text);
+        json_t *rolls = json_object_get(json, "rolls");
+        const json_t *roll = json_array_get(rolls, 0);
+        json_int_t count = number_of(roll, "emits");
+
+        assert_int_equal(json_array_size(json_object_get(json, "rows")), 5);
+        assert_int_equal(json_array_size(rolls), 1);
+        assert_int_equal(json_boolean_value(json_object_get(roll, "isolated")), isolated);
+        assert_true(count >= 300);
+        assert_int_equal(number_of(roll, "found_before"), count);
+        assert_int_equal(number_of(roll, "found_after"), 0);
+        if (!json_boolean_value(json_object_get(roll, "cut"))) /* on a slow machine it may be */
+            assert_int_equal(number_of(roll, "compiled"), count);
+        assert_int_equal(number_of(roll, "processes_started") > 0, isolated);
+        expect_waits(roll, "probe");
+        json_decref(json);
+        free(text);
+    }
 }
 
 /* Broken when the table lacks a row, or its bar. */
 static void the_table_is_for_people(void **state)
 {
     struct room *room = *state;
-    struct run run = start(
-        room, (const char *[]){"--emits", "0", "--lane", "uv", "--compiler-threads", "off", NULL});
+    struct run run =
+        start(room, (const char *[]){"--emits", "0", "--compiler-threads", "off", NULL});
     char *text = finish(&run, 0);
-    const char *row = strstr(text, "\n   0  uv_queue_work ");
 
     assert_non_null(strstr(text, "\nCompiler threads off: "));
-    assert_non_null(row);
+    assert_non_null(strstr(text, "\n   0  uv_queue_work "));
+    assert_non_null(strstr(text, "\n   0  lane          "));
+    assert_non_null(strstr(text, "\n   0  lane isolated "));
     assert_null(strstr(text, "Compiler threads on: "));
-    assert_non_null(strstr(text, "probe: 1 of 1: 0 emits on uv_queue_work"));
+    assert_non_null(strstr(text, "probe: 1 of 5: 0 emits on uv_queue_work"));
+    assert_non_null(strstr(text, "probe: 4 of 5: 0 emits on pool isolated"));
     free(text);
 }
 
@@ -259,13 +299,15 @@ static void nothing_is_left_behind(void **state)
 static void mistakes_are_named(void **state)
 {
     static const struct {
-        const char *arguments[3];
+        const char *arguments[5];
         int status;
         const char *says;
     } cases[] = {
         {{"--emits", "1F4"}, 2, "millwright probe: --emits must be a decimal number"},
         {{"--emits", "1025"}, 2, "from 0 to 1024"},
         {{"--lane", "cpu"}, 2, "--lane must be one of dedicated|pool|uv"},
+        {{"--isolation", "on"}, 2, "--isolation must be one of isolated|in-process"},
+        {{"--isolation", "isolated", "--lane", "uv"}, 2, "no row is all of that"},
         {{"--compiler-threads", "yes"}, 2, "--compiler-threads must be one of on|off"},
         {{"--seconds", "0"}, 2, "--seconds must be a decimal number"},
         {{"--no-such"}, 2, "--no-such is no option"},
@@ -329,6 +371,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_A_ROOM(the_rows_asked_for_are_there),
         IN_A_ROOM(compiler_threads_are_started_when_on_and_only_then),
+        IN_A_ROOM(isolated_emits_have_processes_of_their_own),
         IN_A_ROOM(a_changed_compiler_finds_nothing_that_was_stored),
         IN_A_ROOM(the_table_is_for_people),
         IN_A_ROOM(a_signal_ends_it_with_what_it_has),

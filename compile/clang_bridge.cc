@@ -1335,7 +1335,7 @@ int Run::write_inputs()
     if (!job.readable_dirs)
         return 0;
     for (const auto &[path, what] : view->lookups)
-        if (all || !view->readable(path))
+        if ((all || !view->readable(path)) && path != preamble_path)
             (out << what << path).write('\0');
     if (inputs.error == -ENOMEM)
         return -ENOMEM;

@@ -30,6 +30,7 @@
 #define FILES_MAX 4
 #define ARGS_MAX  4
 #define BANGS     200000u
+#define TRIES_MAX 500u /* until a prefix is made; each is a compile */
 #define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
 
 #define SYSTEM_HEADERS "/usr/local/include"
@@ -316,8 +317,8 @@ static const struct row rows[] = {
      .word_after = "of_the_second",
      .leave_out = drop_args},
     {.shows = "a header is deleted and another one takes its place",
-     .before = {.files = {MAIN_A, SECOND_A, FIRST_A}, .args = BOTH_PATHS},
-     .after = {.files = {MAIN_A, SECOND_A}, .args = BOTH_PATHS},
+     .before = {.files = {MAIN_A, SECOND_A, FIRST_A, {"first/b.h", ""}}, .args = BOTH_PATHS},
+     .after = {.files = {MAIN_A, SECOND_A, {"first/b.h", ""}}, .args = BOTH_PATHS},
      .word_before = "of_the_first",
      .word_after = "of_the_second",
      .leave_out = drop_the_first_header,
@@ -464,6 +465,40 @@ static void what_was_not_looked_at_does_not_matter(void **state)
     assert_true(metric(room, "millwright_compile_direct_hits_total") == direct_hits + 1);
     free(first_bytes.data);
     answer_free(&first);
+}
+
+/* Broken when a precompiled prefix hides from the manifest what the rest of a source reads. */
+static void a_preamble_hides_nothing_from_a_manifest(void **state)
+{
+    static const char head[] = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n";
+    struct room *room = *state;
+    struct variant variant = {.files = {{"main.c", NULL}, {"a.h", "int one;\n"}, {"b.h", ""}}};
+    char source[160];
+    bool used = false;
+
+    for (unsigned tries = 0; !used && tries < TRIES_MAX; tries++) {
+        struct bytes bytes;
+        struct answer answer;
+
+        snprintf(source, sizeof source, "%s#include \"a.h\"\nint try_%u;\n", head, tries);
+        variant.files[0].text = source;
+        answer = compile(room, &variant, &bytes);
+        used = json_is_true(json_object_get(json_object_get(answer.json, "timings"), "preamble"));
+        free(bytes.data);
+        answer_free(&answer);
+    }
+    assert_true(used);
+    variant.files[2].text = "\n";
+    assert_true(expect_word(room, &variant, "one", "two"));
+    variant.files[1].text = "int two;\n";
+    assert_false(expect_word(room, &variant, "two", "one"));
+    variant.files[1].name = "c.h"; /* and now nobody has it */
+    {
+        struct answer answer = post(room, body_of(&variant));
+
+        assert_string_equal(text_of(answer.json, "status"), "failed");
+        answer_free(&answer);
+    }
 }
 
 /* Broken when the setting is not obeyed, or when strangers' workers are believed unasked. */
@@ -1028,6 +1063,7 @@ int main(void)
         cmocka_unit_test(control_left_out_of_the_key_each_is_a_wrong_hit),
         cmocka_unit_test(control_left_out_of_the_manifest_each_is_a_wrong_hit),
         cmocka_unit_test(what_was_not_looked_at_does_not_matter),
+        cmocka_unit_test(a_preamble_hides_nothing_from_a_manifest),
         cmocka_unit_test(manifests_are_used_where_they_may_be),
         cmocka_unit_test(what_no_key_can_hold_is_refused),
         cmocka_unit_test(control_their_harmless_relatives_are_not),

@@ -95,7 +95,8 @@ struct zygote {
 
 /* A text to compile in order to have compiled. */
 struct warm_text {
-    const char *name, *text, *flag;
+    const char *name, *text, *flag; /* flag NULL: none */
+    enum mw_emit_kind emit;
 };
 
 static int zygote_begin(struct zygote *zygote, pid_t host);
@@ -107,6 +108,7 @@ static _Noreturn void worker_run(const struct zygote *zygote, int socket, int wa
 static void request_serve(const struct zygote *zygote, const struct mw_message *message,
                           const int *descriptors, size_t count);
 static void preamble_prepare(struct zygote *zygote);
+static void driver_warm_up(const struct zygote *zygote);
 static void warm_up(const struct zygote *zygote, const struct warm_text *text);
 static void scheduling_take(const struct mw_wire_scheduling *scheduling);
 
@@ -122,18 +124,19 @@ static const struct warm_text warm_c = {
                  "    return 0;\n"
                  "}\n",
     "-O0",
+    MW_EMIT_OBJECT,
 };
 static const struct warm_text warm_zygote[] = {
     {"warm.c",
      "#include <stdio.h>\n"
      "int f(int a, double b) { for (int i = 0; i < a; i++) b += i; printf(\"%f\", b); return b; "
      "}\n",
-     "-O2"},
+     "-O2", MW_EMIT_OBJECT},
     {"warm.cc",
      "template <class T> struct box { T t; T *operator->() { return &t; } };\n"
      "struct a { virtual ~a() {} int n = 1; };\n"
      "int g(box<a> b) { auto f = [&](auto x) { return b->n + x; }; return f(1); }\n",
-     "-O2"},
+     "-O2", MW_EMIT_OBJECT},
 };
 
 int main(int argc, char **argv)
@@ -206,6 +209,7 @@ static int zygote_begin(struct zygote *zygote, pid_t host)
     warm_up(zygote, &warm_c);
     for (size_t i = 0; i < sizeof(warm_zygote) / sizeof(warm_zygote[0]); i++)
         warm_up(zygote, &warm_zygote[i]);
+    driver_warm_up(zygote);
     (void)snprintf(hello.identity, sizeof(hello.identity), "%s",
                    mw_toolchain_identity(zygote->toolchain));
     return mw_message_send(MW_WIRE_CONTROL_FD, &hello, NULL, 0) ? MW_WORKER_EXIT_START : 0;
@@ -582,6 +586,17 @@ static void preamble_prepare(struct zygote *zygote)
     compile_own(zygote->toolchain, &request, &zygote->warm_made);
 }
 
+/* What the driver says to the commonest flags is kept, and every worker inherits it. */
+static void driver_warm_up(const struct zygote *zygote)
+{
+    static const char *const names[] = {"warm.c", "warm.cc", "warm.cpp"};
+    static const char *const flags[] = {NULL, "-O0", "-O1", "-O2", "-O3", "-Os"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        for (size_t k = 0; k < sizeof(flags) / sizeof(flags[0]); k++)
+            warm_up(zygote, &(struct warm_text){names[i], "int a;\n", flags[k], MW_EMIT_NONE});
+}
+
 static void warm_up(const struct zygote *zygote, const struct warm_text *text)
 {
     struct mw_source_file file = {text->name, text->text, strlen(text->text)};
@@ -594,7 +609,8 @@ static void warm_up(const struct zygote *zygote, const struct warm_text *text)
                                          .files = &file,
                                          .file_count = 1,
                                          .args = &text->flag,
-                                         .arg_count = 1};
+                                         .arg_count = text->flag ? 1 : 0,
+                                         .emit = text->emit};
     struct mw_compile_result result = {0};
 
     if (text == &warm_c && zygote->warm_made.ok)

@@ -395,15 +395,26 @@ static void tell_work(const struct call *call, bool begins)
         call->isolate->on_work(call->isolate->user, call->worker->pid, begins);
 }
 
+/* Since the last. */
+static uint64_t lap(uint64_t *since_ns)
+{
+    uint64_t before = *since_ns;
+
+    *since_ns = mw_clock_ns();
+    return *since_ns - before;
+}
+
 /* Returns as mw_isolate_compile, -ESRCH (the worker ended before it began), or -ENOLINK (it was
  * lost with its zygote). */
 static int attempt(struct call *call)
 {
     struct mw_isolate *isolate = call->isolate;
     enum ending ending;
+    uint64_t step_ns = call->begin_ns;
     int rc = mw_worker_take(isolate->pool, &call->scheduling, call->deadline_ns, call->stop,
                             &call->worker);
 
+    call->usage->take_ns = lap(&step_ns);
     if (rc == -ETIMEDOUT)
         return limit_name(call, MW_LIMIT_WALL);
     if (rc == -ECANCELED)
@@ -417,8 +428,10 @@ static int attempt(struct call *call)
     }
     tell_work(call, true);
     rc = worker_hand_over(call);
+    call->usage->hand_ns = lap(&step_ns);
     if (rc == 0) {
         ending = worker_await(call);
+        call->usage->run_ns = lap(&step_ns);
         rc = worker_finish(call, ending);
     } else {
         ending = LOST;

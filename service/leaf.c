@@ -160,7 +160,10 @@ json_t *mw_leaf_usage_json(const struct mw_leaf *leaf, const struct mw_leaf_plac
 
 static json_t *usage_json(const struct mw_usage *usage)
 {
-    return json_pack("{s:f, s:f, s:I}", "wall_ms", (double)usage->wall_ns / MW_NS_PER_MS, "cpu_ms",
-                     (double)usage->cpu_ns / MW_NS_PER_MS, "memory_peak_bytes",
-                     (json_int_t)usage->memory_peak_bytes);
+    return json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:I}", "wall_ms", (double)usage->wall_ns / MW_NS_PER_MS,
+        "take_ms", (double)usage->take_ns / MW_NS_PER_MS, "hand_over_ms",
+        (double)usage->hand_ns / MW_NS_PER_MS, "run_ms", (double)usage->run_ns / MW_NS_PER_MS,
+        "cpu_ms", (double)usage->cpu_ns / MW_NS_PER_MS, "memory_peak_bytes",
+        (json_int_t)usage->memory_peak_bytes);
 }

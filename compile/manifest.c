@@ -63,6 +63,16 @@ static bool overlap(const char *one, const char *other);
 int mw_manifest_base(struct mw_key *base, struct mw_toolchain *toolchain,
                      const struct mw_options *options, const struct mw_compile_request *request)
 {
+    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
+    int error = mw_toolchain_stamp(toolchain, stamp);
+
+    return error < 0 ? error : mw_manifest_base_at(base, toolchain, stamp, options, request);
+}
+
+int mw_manifest_base_at(struct mw_key *base, const struct mw_toolchain *toolchain,
+                        const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES],
+                        const struct mw_options *options, const struct mw_compile_request *request)
+{
     const char *const *dirs = mw_toolchain_dirs(toolchain, NULL);
     struct mw_compile_request alone = *request;
 
@@ -75,7 +85,7 @@ int mw_manifest_base(struct mw_key *base, struct mw_toolchain *toolchain,
         if (strcmp(request->files[i].name, request->main) == 0)
             alone.files = &request->files[i];
     }
-    return mw_key_compute_as(base, BASE_SCHEME, toolchain, options, &alone);
+    return mw_key_compute_as(base, BASE_SCHEME, toolchain, stamp, options, &alone);
 }
 
 int mw_manifest_make(const struct mw_compile_request *request, const struct mw_text *inputs,

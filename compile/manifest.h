@@ -36,6 +36,11 @@
 int mw_manifest_base(struct mw_key *base, struct mw_toolchain *toolchain,
                      const struct mw_options *options, const struct mw_compile_request *request);
 
+/* The same as of the moment when the toolchain had this stamp. */
+int mw_manifest_base_at(struct mw_key *base, const struct mw_toolchain *toolchain,
+                        const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES],
+                        const struct mw_options *options, const struct mw_compile_request *request);
+
 /* Make the manifest of a compile of `request` that looked at `inputs` and is kept under `key`.
  * Returns 0, -ENOMEM, -E2BIG, or -EBADMSG (inputs say what no compile of this request can: the
  * worker lied, or a directory was listed; keep none). */

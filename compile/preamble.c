@@ -82,9 +82,9 @@ struct subject {
 
 static bool subject_read(struct subject *subject, const struct mw_options *options,
                          const struct mw_compile_request *request);
-static int key_make(struct mw_key *key, struct mw_toolchain *toolchain, enum mw_language language,
-                    const char *const *args, size_t arg_count, const char *text,
-                    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES]);
+static int key_make(struct mw_key *key, const struct mw_toolchain *toolchain,
+                    const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES], enum mw_language language,
+                    const char *const *args, size_t arg_count, const char *text);
 static int plan_new(struct mw_preamble_plan **out, const struct subject *subject,
                     const struct mw_key *key);
 static void plan_free(struct mw_preamble_plan *plan);
@@ -202,11 +202,11 @@ static int plan_make(struct mw_preambles *preambles, const struct subject *subje
     return error;
 }
 
-int mw_preambles_find(struct mw_preambles *preambles, struct mw_toolchain *toolchain,
+int mw_preambles_find(struct mw_preambles *preambles, const struct mw_toolchain *toolchain,
+                      const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES],
                       const struct mw_options *options, const struct mw_compile_request *request,
                       struct mw_preamble_use *use, struct mw_preamble_plan **plan)
 {
-    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
     struct subject subject;
     struct entry *entry;
     struct mw_key key;
@@ -217,8 +217,8 @@ int mw_preambles_find(struct mw_preambles *preambles, struct mw_toolchain *toolc
     *plan = NULL;
     if (!subject_read(&subject, options, request))
         return 0;
-    error = key_make(&key, toolchain, subject.language, subject.args, subject.arg_count,
-                     subject.prefix.text, stamp);
+    error = key_make(&key, toolchain, stamp, subject.language, subject.args, subject.arg_count,
+                     subject.prefix.text);
     if (error)
         return error;
     mw_mutex_lock(&preambles->lock);
@@ -333,8 +333,10 @@ static int result_check(const struct mw_preambles *preambles, struct mw_toolchai
         return -EFBIG;
     if (!inputs_fit(&result->inputs, plan->text))
         return -EBADMSG;
-    error = key_make(&now, toolchain, plan->request.language, plan->args, plan->arg_count,
-                     plan->text, stamp);
+    error = mw_toolchain_stamp(toolchain, stamp);
+    if (error == 0)
+        error = key_make(&now, toolchain, stamp, plan->request.language, plan->args,
+                         plan->arg_count, plan->text);
     if (error)
         return error;
     return strcmp(now.text, plan->key.text) == 0 ? 0 : -ESTALE;
@@ -488,18 +490,14 @@ static bool hash_text(EVP_MD_CTX *hash, const char *text)
     return EVP_DigestUpdate(hash, text, strlen(text) + 1) == 1;
 }
 
-static int key_make(struct mw_key *key, struct mw_toolchain *toolchain, enum mw_language language,
-                    const char *const *args, size_t arg_count, const char *text,
-                    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES])
+static int key_make(struct mw_key *key, const struct mw_toolchain *toolchain,
+                    const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES], enum mw_language language,
+                    const char *const *args, size_t arg_count, const char *text)
 {
-    int error = mw_toolchain_stamp(toolchain, stamp);
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
     uint8_t sum[HASH_BYTES];
-    EVP_MD_CTX *hash;
     bool good;
 
-    if (error)
-        return error;
-    hash = EVP_MD_CTX_new();
     good = hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL) == 1 &&
            hash_text(hash, KEY_SCHEME) && hash_text(hash, mw_toolchain_identity(toolchain)) &&
            EVP_DigestUpdate(hash, stamp, MW_TOOLCHAIN_STAMP_BYTES) == 1 &&

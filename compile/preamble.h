@@ -59,12 +59,12 @@ struct mw_preambles_stats {
 int mw_preambles_new(struct mw_preambles **out, uint64_t bytes_max);
 void mw_preambles_free(struct mw_preambles *preambles); /* nobody holds a use */
 
-/* Look for the prefix of a checked request.
+/* Look for the prefix of a checked request, as of the moment when the toolchain had this stamp.
  * Returns 1 with `use` held; 0: there is none, or none that serves; then *plan is set when this
  * caller is to make it (second sighting, nobody else is at it), and mw_preambles_put is due.
- * -ENOMEM and what mw_toolchain_stamp returns. Runs on: any thread. May block as
- * mw_toolchain_stamp does. */
-int mw_preambles_find(struct mw_preambles *preambles, struct mw_toolchain *toolchain,
+ * -ENOMEM. Runs on: any thread. Blocks on nothing. */
+int mw_preambles_find(struct mw_preambles *preambles, const struct mw_toolchain *toolchain,
+                      const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES],
                       const struct mw_options *options, const struct mw_compile_request *request,
                       struct mw_preamble_use *use, struct mw_preamble_plan **plan);
 void mw_preambles_drop(struct mw_preambles *preambles, const struct mw_preamble_use *use);

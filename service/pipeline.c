@@ -231,8 +231,10 @@ static int work_prefix(struct mw_step *step)
         mw_submission_free(submission);
         return error;
     }
-    error = mw_key_compute(&submission->key, ticket->pipeline->parts.place.toolchain,
-                           submission->options, &submission->request);
+    error = mw_toolchain_stamp(parts->place.toolchain, submission->stamp);
+    if (!error)
+        error = mw_key_compute_at(&submission->key, parts->place.toolchain, submission->stamp,
+                                  submission->options, &submission->request);
     if (error) {
         mw_problem_set(&ticket->problem, MW_PROBLEM_INTERNAL, NULL,
                        "the toolchain's headers could not be read: %s", mw_strerror(error));
@@ -433,8 +435,8 @@ static void flight_keep(struct mw_flight *flight)
                                       "debug_sources", sources.json) != 0)))
         mw_debug_sources_fini(&sources);
     if (parts->manifests)
-        mw_direct_make(&direct, parts->place.toolchain, submission->options, &submission->request,
-                       &flight->result.inputs, &flight->key);
+        mw_direct_make(&direct, parts->place.toolchain, submission->stamp, submission->options,
+                       &submission->request, &flight->result.inputs, &flight->key);
     if (key_moved(flight))
         flight->not_kept = NOT_KEPT_MOVED;
     else
@@ -466,10 +468,9 @@ static void flight_put(struct mw_flight *flight, const struct mw_store_more *mor
 static bool key_moved(const struct mw_flight *flight)
 {
     const struct mw_submission *submission = flight->submission;
-    struct mw_key now;
-    return mw_key_compute(&now, flight->pipeline->parts.place.toolchain, submission->options,
-                          &submission->request) != 0 ||
-           strcmp(now.text, submission->key.text) != 0;
+    uint8_t now[MW_TOOLCHAIN_STAMP_BYTES];
+    return mw_toolchain_stamp(flight->pipeline->parts.place.toolchain, now) != 0 ||
+           memcmp(now, submission->stamp, sizeof now) != 0;
 }
 
 static int work_render(struct mw_step *step)
@@ -659,8 +660,8 @@ static int flight_find_direct(struct mw_flight *flight)
     const struct mw_pipeline_parts *parts = &flight->pipeline->parts;
     const struct mw_submission *submission = flight->submission;
     struct mw_key key;
-    int error = mw_direct_find(parts->store, parts->place.toolchain, submission->options,
-                               &submission->request, &key, &flight->entry);
+    int error = mw_direct_find(parts->store, parts->place.toolchain, submission->stamp,
+                               submission->options, &submission->request, &key, &flight->entry);
     flight->direct = error == 0;
     if (!error)
         flight->key = key;
@@ -742,8 +743,9 @@ static void flight_find_preamble(struct mw_flight *flight)
     if (!parts->preambles)
         return;
     flight->has_preamble =
-        mw_preambles_find(parts->preambles, parts->place.toolchain, submission->options,
-                          &submission->request, &flight->preamble, &flight->plan) == 1;
+        mw_preambles_find(parts->preambles, parts->place.toolchain, submission->stamp,
+                          submission->options, &submission->request, &flight->preamble,
+                          &flight->plan) == 1;
     flight->used_preamble = flight->has_preamble;
     submission->request.preamble = flight->has_preamble ? &flight->preamble : NULL;
 }

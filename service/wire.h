@@ -27,6 +27,7 @@ struct mw_submission {
     struct mw_limits limits;  /* parsed: as asked for, 0: not; the caller cuts them */
     unsigned diagnostics_max; /* of the answer; 0: all */
     struct mw_options *options;
+    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES]; /* of the toolchain, when the key was made */
     struct mw_key key;
     struct mw_source_file *files;
     const char **args;

@@ -89,6 +89,7 @@ static int find(struct fixture *fixture, const struct ask *ask, struct mw_preamb
                                          .args = ask->args,
                                          .extras = ask->extras,
                                          .read_disk = ask->read_disk};
+    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
     struct mw_refusal refusal = {0};
     struct mw_options *options = NULL;
     int rc;
@@ -99,7 +100,9 @@ static int find(struct fixture *fixture, const struct ask *ask, struct mw_preamb
     if (rc)
         print_error("%s %s\n", refusal.subject, refusal.reason);
     assert_int_equal(rc, 0);
-    rc = mw_preambles_find(fixture->preambles, fixture->toolchain, options, &request, use, plan);
+    assert_int_equal(mw_toolchain_stamp(fixture->toolchain, stamp), 0);
+    rc = mw_preambles_find(fixture->preambles, fixture->toolchain, stamp, options, &request, use,
+                           plan);
     mw_options_free(options);
     return rc;
 }

@@ -68,7 +68,6 @@ static int clean_environment(void);
 static int emit(const struct mw_toolchain *toolchain, const struct mw_options *options,
                 const struct mw_compile_request *request, struct mw_compile_result *result,
                 enum mw_bridge_end *end);
-static int line_map_add(struct mw_compile_result *result, const char *directory);
 static int explain(struct mw_diagnostics *diagnostics, bool broke_down);
 static int collect(void *user, const struct mw_diagnostic *diagnostic);
 static const char *why_not_storable(const struct mw_compile_request *request,
@@ -174,17 +173,9 @@ static int emit(const struct mw_toolchain *toolchain, const struct mw_options *o
     for (size_t i = 0; i < MW_EXTRAS; i++)
         result->extras[i] = (struct mw_text){ran.extras[i].data, ran.extras[i].bytes};
     if (result->ok && mw_options_extras(options) & 1u << MW_EXTRA_LINE_MAP)
-        rc = line_map_add(result, request->directory);
+        rc = mw_line_map_make(&result->extras[MW_EXTRA_LINE_MAP], result->artifact,
+                              result->artifact_bytes, request->directory);
     return rc;
-}
-
-/* A map over its bound is missing, no reason to fail the compile. */
-static int line_map_add(struct mw_compile_result *result, const char *directory)
-{
-    int rc = mw_line_map_make(&result->extras[MW_EXTRA_LINE_MAP], result->artifact,
-                              result->artifact_bytes, directory);
-
-    return rc == -E2BIG ? 0 : rc;
 }
 
 /* The source has no errors, and yet there is no artifact: say so, below what the compiler said. */

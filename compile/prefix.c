@@ -25,6 +25,8 @@ void mw_prefix_scan(struct mw_prefix *prefix, const char *data, size_t bytes)
     prefix->covers_bytes = prefix->text_bytes = 0;
     prefix->headers = 0;
     prefix->has_line_comments = false;
+    if (bytes == 0) /* then there may be no text at all */
+        return;
     scan.end = data + (bytes < MW_PREFIX_LOOK_BYTES ? bytes : MW_PREFIX_LOOK_BYTES);
     while (prefix->headers < MW_PREAMBLE_HEADERS_MAX && space_skip(&scan, true) &&
            include_take(&scan, &name, &name_bytes) && line_end_take(&scan)) {

@@ -35,6 +35,7 @@
 #include <clang/Basic/DiagnosticFrontend.h>
 #include <clang/Basic/Stack.h>
 #include <clang/Basic/Version.h>
+#include <clang/CodeGen/BackendUtil.h>
 #include <clang/CodeGen/CodeGenAction.h>
 #include <clang/Frontend/ASTConsumers.h>
 #include <clang/Frontend/CompilerInstance.h>
@@ -56,7 +57,6 @@
 #include <llvm/IR/LLVMRemarkStreamer.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/OptBisect.h>
-#include <llvm/MC/TargetRegistry.h>
 #include <llvm/Remarks/Remark.h>
 #include <llvm/Remarks/RemarkSerializer.h>
 #include <llvm/Remarks/RemarkStreamer.h>
@@ -594,6 +594,7 @@ class BoundedStream : public llvm::raw_pwrite_stream
         uint64_t bytes_max;
         char *data = nullptr;
         size_t bytes = 0, capacity = 0;
+        uint64_t wanted = 0; /* with what is over */
         int error = 0;
 
         void give(char *&to, size_t &to_bytes)
@@ -635,6 +636,7 @@ class BoundedStream : public llvm::raw_pwrite_stream
     void write_impl(const char *text, size_t bytes) override
     {
         position += bytes;
+        kept.wanted = std::max(kept.wanted, position);
         if (!reserve(bytes))
             return;
         memcpy(kept.data + kept.bytes, text, bytes);
@@ -984,6 +986,16 @@ class SerializeAction : public clang::ASTFrontendAction
     std::shared_ptr<clang::PCHBuffer> buffer;
 };
 
+void say(const mw_bridge_job &job, const char *reason)
+{
+    mw_diagnostic fatal = {};
+    fatal.severity = MW_SEVERITY_FATAL;
+    fatal.message = reason;
+    fatal.file = fatal.flag = fatal.category = fatal.line_text = "";
+    if (job.on_diagnostic)
+        job.on_diagnostic(job.user, &fatal);
+}
+
 struct Run {
     const mw_bridge_job &job;
     mw_bridge_result &result;
@@ -1184,24 +1196,22 @@ bool holds_inline_asm(const llvm::Module &module)
     return false;
 }
 
+/* As clang's own five, which differ in that number only. */
+struct GenerateAction : clang::CodeGenAction {
+    GenerateAction(mw_emit_kind emit, llvm::LLVMContext *context)
+        : CodeGenAction(emit == MW_EMIT_ASM       ? clang::Backend_EmitAssembly
+                        : emit == MW_EMIT_LLVM_IR ? clang::Backend_EmitLL
+                        : emit == MW_EMIT_BITCODE ? clang::Backend_EmitBC
+                                                  : clang::Backend_EmitObj,
+                        context)
+    {
+    }
+};
+
 bool Run::generate(clang::CompilerInstance &compiler)
 {
     BoundedStream remarks(extras[MW_EXTRA_REMARKS]);
-    std::unique_ptr<clang::CodeGenAction> action;
-    switch (job.emit) {
-    case MW_EMIT_ASM:
-        action = std::make_unique<Watched<clang::EmitAssemblyAction>>(result, cancel, &context);
-        break;
-    case MW_EMIT_LLVM_IR:
-        action = std::make_unique<Watched<clang::EmitLLVMAction>>(result, cancel, &context);
-        break;
-    case MW_EMIT_BITCODE:
-        action = std::make_unique<Watched<clang::EmitBCAction>>(result, cancel, &context);
-        break;
-    default:
-        action = std::make_unique<Watched<clang::EmitObjAction>>(result, cancel, &context);
-        break;
-    }
+    Watched<GenerateAction> action(result, cancel, job.emit, &context);
     if (wants(MW_EXTRA_REMARKS)) {
         context.setMainRemarkStreamer(std::make_unique<llvm::remarks::RemarkStreamer>(
             std::make_unique<RemarkWriter>(remarks)));
@@ -1209,10 +1219,10 @@ bool Run::generate(clang::CompilerInstance &compiler)
             std::make_unique<llvm::LLVMRemarkStreamer>(*context.getMainRemarkStreamer()));
     }
     compiler.setOutputStream(std::make_unique<BoundedStream>(kept));
-    bool ok = compiler.ExecuteAction(*action);
+    bool ok = compiler.ExecuteAction(action);
     context.setLLVMRemarkStreamer(nullptr);
     context.setMainRemarkStreamer(nullptr); /* ends the list */
-    std::unique_ptr<llvm::Module> module = action->takeModule();
+    std::unique_ptr<llvm::Module> module = action.takeModule();
     if (module && holds_inline_asm(*module))
         result.has_inline_asm = 1;
     return ok;
@@ -1294,6 +1304,8 @@ int Run::finish()
 {
     if (cancel.seen)
         return -ECANCELED;
+    if (kept.error)
+        result.artifact_bytes = kept.wanted;
     if (sink.error || kept.error)
         return sink.error ? sink.error : kept.error;
     if (!result.ok)
@@ -1319,6 +1331,10 @@ int Run::write_extras()
     for (size_t i = 0; i < MW_EXTRAS; i++) {
         if (!wants(static_cast<mw_extra>(i)))
             continue;
+        if (extras[i].error == -E2BIG)
+            say(job,
+                "an extra (dependencies, remarks or time trace) of this source is over 16 MiB; "
+                "do without it, or compile the source in parts");
         if (extras[i].error)
             return extras[i].error;
         extras[i].give(result.extras[i].data, result.extras[i].bytes);
@@ -1393,14 +1409,29 @@ void no_memory()
 
 /* The syntax of x86 assembly is an option of the process, which the code generator looks at when it
  * sets up. So runs with -masm=intel have the process for themselves, and all others share it. */
-class AsmSyntax
+pthread_rwlock_t asm_syntax_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+bool is_intel(const mw_bridge_job &job)
 {
-  public:
-    explicit AsmSyntax(const mw_bridge_job &job) : intel(wanted(job))
+    StringRef syntax;
+    for (size_t i = 0; i < job.arg_count; i++) {
+        StringRef arg(job.args[i]);
+        if (arg.consume_front("-masm="))
+            syntax = arg; /* the last one is obeyed */
+    }
+    return syntax == "intel";
+}
+
+struct AsmSyntax {
+    llvm::cl::Option *option = nullptr;
+
+    explicit AsmSyntax(bool intel)
     {
-        int rc = intel ? pthread_rwlock_wrlock(&lock) : pthread_rwlock_rdlock(&lock);
-        assert_none(rc);
-        option = intel ? llvm::cl::getRegisteredOptions().lookup("x86-asm-syntax") : nullptr;
+        if (intel ? pthread_rwlock_wrlock(&asm_syntax_lock)
+                  : pthread_rwlock_rdlock(&asm_syntax_lock))
+            abort();
+        if (intel)
+            option = llvm::cl::getRegisteredOptions().lookup("x86-asm-syntax");
         if (option)
             option->addOccurrence(0, option->ArgStr, "intel");
     }
@@ -1409,32 +1440,10 @@ class AsmSyntax
     {
         if (option)
             option->reset();
-        assert_none(pthread_rwlock_unlock(&lock));
-    }
-
-  private:
-    static bool wanted(const mw_bridge_job &job)
-    {
-        StringRef syntax;
-        for (size_t i = 0; i < job.arg_count; i++) {
-            StringRef arg(job.args[i]);
-            if (arg.consume_front("-masm="))
-                syntax = arg; /* the last one is obeyed */
-        }
-        return syntax == "intel";
-    }
-
-    static void assert_none(int rc)
-    {
-        if (rc)
+        if (pthread_rwlock_unlock(&asm_syntax_lock))
             abort();
     }
-
-    static pthread_rwlock_t lock;
-    bool intel;
-    llvm::cl::Option *option;
 };
-pthread_rwlock_t AsmSyntax::lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
 std::atomic<bool> recovering; /* set once, before threads exist: relaxed */
 
@@ -1442,16 +1451,6 @@ int run_unguarded(const mw_bridge_job &job, mw_bridge_result &result)
 {
     Run run(job, result);
     return run.run();
-}
-
-void say(const mw_bridge_job &job, const char *reason)
-{
-    mw_diagnostic fatal = {};
-    fatal.severity = MW_SEVERITY_FATAL;
-    fatal.message = reason;
-    fatal.file = fatal.flag = fatal.category = fatal.line_text = "";
-    if (job.on_diagnostic)
-        job.on_diagnostic(job.user, &fatal);
 }
 
 int run_until_breakdown(const mw_bridge_job &job, mw_bridge_result &result)
@@ -1518,20 +1517,6 @@ extern "C" const char *mw_bridge_target(void)
     return text.c_str();
 }
 
-extern "C" const char *mw_bridge_targets(void)
-{
-    static const std::string text = [] {
-        std::map<std::string, std::string> all; /* by name */
-        for (const llvm::Target &target : llvm::TargetRegistry::targets())
-            all[target.getName()] = target.getShortDescription();
-        std::string lines;
-        for (const auto &[name, description] : all)
-            lines += name + '\t' + description + '\n';
-        return lines;
-    }();
-    return text.c_str();
-}
-
 extern "C" int mw_bridge_recover(void)
 {
     static const int signals[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
@@ -1564,7 +1549,7 @@ extern "C" int mw_bridge_run(const struct mw_bridge_job *job, struct mw_bridge_r
     *result = {};
     if (recovering.load(std::memory_order_relaxed))
         std::set_new_handler(no_memory);
-    AsmSyntax syntax(*job);
+    AsmSyntax syntax(is_intel(*job));
     llvm::CrashRecoveryContext context; /* does nothing until mw_bridge_recover */
     if (!context.RunSafely([&] { rc = run_until_breakdown(*job, *result); })) {
         char reason[128];

@@ -59,9 +59,9 @@ enum mw_bridge_end {
 struct mw_bridge_result {
     int ok;
     char *artifact;
-    size_t artifact_bytes;
-    int has_inline_asm; /* the unit holds inline assembly, which may read any file */
-    int reads_clock;    /* __DATE__, __TIME__ or __TIMESTAMP__ was expanded */
+    size_t artifact_bytes; /* with -E2BIG and no artifact: how many there were to be */
+    int has_inline_asm;    /* the unit holds inline assembly, which may read any file */
+    int reads_clock;       /* __DATE__, __TIME__ or __TIMESTAMP__ was expanded */
     enum mw_bridge_end end;
     struct mw_bridge_text extras[MW_EXTRAS];
     /* What was looked for outside the readable directories (for a preamble everywhere), once each,
@@ -79,10 +79,6 @@ const char *mw_bridge_full_version(void);
 const char *mw_bridge_version(void);
 const char *mw_bridge_target(void);
 
-/* The machines that code can be made for: "name<TAB>description" lines, by name, as "aarch64".
- * Static text; after mw_bridge_init. */
-const char *mw_bridge_targets(void);
-
 /* Call `fn`, which does not return, when memory cannot be had: for a process that compiles and does
  * nothing else, since it stands for all threads. Without it LLVM aborts. */
 void mw_bridge_on_out_of_memory(void (*fn)(void));
@@ -95,7 +91,8 @@ int mw_bridge_recover(void);
 /* Take the address of the calling function's stack for the bottom of its thread's. */
 void mw_bridge_note_stack(void);
 
-/* Returns 0 when the compiler ran, -ENOMEM, -E2BIG, -ECANCELED, or -EIO (result->end says why). */
+/* Returns 0 when the compiler ran, -ENOMEM, -E2BIG (artifact, or an extra), -ECANCELED, or -EIO
+ * (result->end says why). */
 int mw_bridge_run(const struct mw_bridge_job *job, struct mw_bridge_result *result);
 
 #ifdef __cplusplus

@@ -28,9 +28,9 @@ struct mw_text {
 };
 
 struct mw_compile_result {
-    bool ok;        /* the compiler succeeded; warnings do not matter */
-    char *artifact; /* NULL when there is none (failed, or MW_EMIT_NONE) */
-    size_t artifact_bytes;
+    bool ok;               /* the compiler succeeded; warnings do not matter */
+    char *artifact;        /* NULL when there is none (failed, or MW_EMIT_NONE) */
+    size_t artifact_bytes; /* after -E2BIG: how many there were to be */
     struct mw_diagnostics diagnostics;
     const char *not_storable;         /* NULL; or why the bytes depend on more than the key knows:
                                          static text such as "inline assembly may read files" */

@@ -288,7 +288,7 @@ static void tree_as_json_is_the_same_each_time(void **state)
     mw_compile_result_fini(&second);
 }
 
-/* Breaks when an extra may grow without end: the bridge's own bound is too far off to reach. */
+/* Breaks when a tree is kept past the bound, or nobody can say how large it was. */
 static void tree_as_json_stops_at_the_bound(void **state)
 {
     static const char text[] = "int f(int n) { return n + n + n; }\n";
@@ -306,6 +306,7 @@ static void tree_as_json_stops_at_the_bound(void **state)
 
     assert_int_equal(mw_bridge_run(&job, &result), -E2BIG);
     assert_null(result.artifact);
+    assert_true(result.artifact_bytes > 1000);
     job.artifact_bytes_max = 1u << 20; /* the control */
     assert_int_equal(mw_bridge_run(&job, &result), 0);
     assert_non_null(result.artifact);
@@ -374,15 +375,6 @@ static void asm_syntax_is_each_run_s_own(void **state)
     }
 }
 
-/* Breaks when the list of machines is empty or not what the compiler has. */
-static void targets_are_listed(void **state)
-{
-    (void)state;
-    assert_non_null(strstr(mw_bridge_targets(), "x86-64\t"));
-    assert_non_null(strstr(mw_bridge_targets(), "\naarch64_be\t"));
-    assert_null(strstr(mw_bridge_targets(), "\nnone-such\t"));
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -397,7 +389,6 @@ int main(void)
         cmocka_unit_test(tree_as_json_is_the_same_each_time),
         cmocka_unit_test(tree_as_json_stops_at_the_bound),
         cmocka_unit_test(asm_syntax_is_each_run_s_own),
-        cmocka_unit_test(targets_are_listed),
     };
 
     return cmocka_run_group_tests(tests, trial_setup, trial_teardown);

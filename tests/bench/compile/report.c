@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <string.h>
 
 #include "pools/grid.h"
 
@@ -169,21 +170,20 @@ static void print_where(FILE *out, const struct findings *findings)
     struct grid grid = {0};
     unsigned column = 0;
 
+    for (unsigned row = 0; row < WHERE_ROWS; row++)
+        grid_set(&grid, 1 + row, 0, "%s", where_row_name(row));
     for (unsigned i = 0; i < SUBJECTS; i++) {
-        const struct where *where = &findings->where[i];
-
-        if (isnan(where->ms[STAGE_COMPILE]))
+        if (isnan(findings->where[i].ms[STAGE_RUN]))
             continue;
         grid_set(&grid, 0, ++column, "%s", subjects[i].name);
-        for (unsigned stage = 0; stage < STAGES; stage++)
-            set_figure(&grid, 1 + stage, column, where->ms[stage]);
-        set_figure(&grid, 1 + STAGES, column, where->worker_cpu_ms);
+        for (unsigned row = 0; row < WHERE_ROWS; row++)
+            set_figure(&grid, 1 + row, column, findings->where[i].ms[row]);
     }
-    for (unsigned stage = 0; stage < STAGES; stage++)
-        grid_set(&grid, 1 + stage, 0, "%s", where_stage_name(stage));
-    grid_set(&grid, 1 + STAGES, 0, "CPU time of the worker");
-    fprintf(out, "\nwhere: median ms of an isolated compile, by the service's own counters\n\n");
+    fprintf(out, "\nwhere: median ms of the steps of an isolated compile, and of the parts of one "
+                 "without a prefix\n\n");
     grid_print(&grid, out);
+    fprintf(out, "\nSteps by the service's counters, with a prefix where one serves. Parts by the "
+                 "compiler's time\ntrace, which takes time itself.\n");
 }
 
 static void print_goals(FILE *out, const struct findings *findings)
@@ -278,13 +278,14 @@ static void add_loads(const struct plan *plan, const struct findings *findings, 
 static void add_where(const struct plan *plan, const struct findings *findings, json_t *rows)
 {
     for (unsigned i = 0; findings->has_where && i < SUBJECTS; i++)
-        for (unsigned stage = 0; stage < STAGES; stage++) {
-            double ms = findings->where[i].ms[stage];
+        for (unsigned row = 0; row < WHERE_ROWS; row++) {
+            double ms = findings->where[i].ms[row];
+            const char *what = where_row_name(row);
             char name[64];
 
             if (isnan(ms))
                 continue;
             snprintf(name, sizeof name, "where, %s,", subjects[i].name);
-            json_array_append_new(rows, plain_json(plan, name, where_stage_name(stage), "ms", ms));
+            json_array_append_new(rows, plain_json(plan, name, what + strspn(what, " "), "ms", ms));
         }
 }

@@ -17,6 +17,8 @@
 
 static int answer_read(struct subject *subject, const struct reply *reply,
                        struct site_answer *answer);
+static void trace_read(const json_t *trace, double ms[SITE_TRACES]);
+static double trace_total_ms(const json_t *trace, const char *name);
 static int object_compare(struct subject *subject, const char *base64);
 static int base64_decode(const char *text, char *out, size_t *count);
 static double number_of(const json_t *json, const char *object, const char *member);
@@ -69,43 +71,24 @@ int site_warm(struct site *site, struct subject *subject)
 {
     const struct timespec pause = {.tv_nsec = WARM_PAUSE_NS};
     uint64_t end_ns = mw_clock_ns() + SITE_WARM_MS_MAX * MW_NS_PER_MS;
-    bool expects = subject->has_prefix && !isnan(site_metric(site, SITE_PREFIXES_USED));
     int error = 0;
 
     for (unsigned posts = 0; error == 0; posts++) {
-        double used = site_metric(site, SITE_PREFIXES_USED);
-        struct site_answer answer;
-        char *body;
+        struct site_answer answer = {0};
+        char *body = subject_body(subject);
 
-        if (posts >= WARM_POSTS_MIN && (!expects || mw_clock_ns() > end_ns))
-            break;
-        body = subject_body(subject);
         error = site_compile(site, subject, body, &answer);
         free(body);
-        if (expects && site_metric(site, SITE_PREFIXES_USED) > used)
+        if (answer.used_prefix || (posts >= WARM_POSTS_MIN && !subject->has_prefix))
             return error;
+        if (mw_clock_ns() > end_ns) {
+            fprintf(stderr, "compile: %s: no prefix was used within %u s\n", subject->name,
+                    SITE_WARM_MS_MAX / 1000);
+            return error;
+        }
         nanosleep(&pause, NULL);
     }
-    if (error == 0 && expects)
-        fprintf(stderr, "compile: %s: no prefix was used within %u s\n", subject->name,
-                SITE_WARM_MS_MAX / 1000);
     return error;
-}
-
-double site_metric(struct site *site, const char *name)
-{
-    double value = NAN;
-    struct reply reply;
-    char line[128];
-    const char *at;
-
-    snprintf(line, sizeof line, "\nmillwright_%s ", name);
-    client_send(&site->client, &(struct request){.path = "/metrics"}, &reply);
-    at = strstr(reply.body.data, line);
-    if (at != NULL)
-        value = strtod(at + strlen(line), NULL);
-    reply_free(&reply);
-    return value;
 }
 
 /* The service's child is the zygote, whose children are the workers. */
@@ -162,13 +145,47 @@ static int answer_read(struct subject *subject, const struct reply *reply,
     answer->queued_ms = number_of(json, "timings", "queued_ms");
     answer->leaf_ms = number_of(json, "timings", "leaf_ms");
     answer->suffix_ms = number_of(json, "timings", "suffix_ms");
+    answer->used_prefix =
+        json_is_true(json_object_get(json_object_get(json, "timings"), "preamble"));
     answer->worker_ms = number_of(json, "usage", "wall_ms");
-    answer->worker_cpu_ms = number_of(json, "usage", "cpu_ms");
+    answer->take_ms = number_of(json, "usage", "take_ms");
+    answer->hand_over_ms = number_of(json, "usage", "hand_over_ms");
+    answer->run_ms = number_of(json, "usage", "run_ms");
+    answer->cpu_ms = number_of(json, "usage", "cpu_ms");
     answer->memory_peak_bytes = number_of(json, "usage", "memory_peak_bytes");
+    trace_read(json_object_get(json, "time_trace"), answer->trace_ms);
     if (error == 0)
         error = object_compare(subject, object);
     json_decref(json);
     return error;
+}
+
+static void trace_read(const json_t *trace, double ms[SITE_TRACES])
+{
+    double front = trace_total_ms(trace, "Total Frontend");
+
+    ms[SITE_TRACE_ALL] = trace_total_ms(trace, "Total ExecuteCompiler");
+    ms[SITE_TRACE_HEADERS] = trace_total_ms(trace, "Total Source");
+    ms[SITE_TRACE_IR] = trace_total_ms(trace, "Total CodeGen Function");
+    ms[SITE_TRACE_SEMA] = front - ms[SITE_TRACE_HEADERS] - ms[SITE_TRACE_IR];
+    ms[SITE_TRACE_PASSES] = trace_total_ms(trace, "Total Optimizer");
+    ms[SITE_TRACE_CODE] = trace_total_ms(trace, "Total CodeGenPasses");
+}
+
+/* 0: nothing of that name took time. */
+static double trace_total_ms(const json_t *trace, const char *name)
+{
+    const json_t *event;
+    size_t i;
+
+    json_array_foreach(json_object_get(trace, "traceEvents"), i, event)
+    {
+        const char *is = json_string_value(json_object_get(event, "name"));
+
+        if (is != NULL && strcmp(is, name) == 0)
+            return json_number_value(json_object_get(event, "dur")) / 1000;
+    }
+    return 0;
 }
 
 static int object_compare(struct subject *subject, const char *base64)

@@ -19,14 +19,26 @@ struct site {
     char *folder;
 };
 
+/* What a time trace sums up, each without what is of another. */
+enum {
+    SITE_TRACE_ALL,
+    SITE_TRACE_HEADERS,
+    SITE_TRACE_SEMA, /* lexer, parser, templates; but for headers */
+    SITE_TRACE_IR,
+    SITE_TRACE_PASSES,
+    SITE_TRACE_CODE,
+    SITE_TRACES
+};
+
 /* What one compile took, by the client's clock and by the answer's word. Milliseconds; NAN where
  * the answer says nothing. */
 struct site_answer {
-    bool is_cached;
+    bool is_cached, used_prefix;
     double ms;
     double prefix_ms, queued_ms, leaf_ms, suffix_ms;
-    double worker_ms, worker_cpu_ms;
+    double worker_ms, take_ms, hand_over_ms, run_ms, cpu_ms; /* of the leaf, isolated */
     double memory_peak_bytes;
+    double trace_ms[SITE_TRACES]; /* of the run; where a trace was asked for */
 };
 
 /* Bytes. NAN: not to be known. */
@@ -52,12 +64,6 @@ int site_compile(struct site *site, struct subject *subject, const char *body,
  * Returns as site_compile. Blocks for up to SITE_WARM_MS_MAX. */
 #define SITE_WARM_MS_MAX 20000u
 int site_warm(struct site *site, struct subject *subject);
-
-/* How many compiles have used a prefix. */
-#define SITE_PREFIXES_USED "preambles_used_total"
-
-/* A number of /metrics, without its "millwright_"; NAN when there is no such. */
-double site_metric(struct site *site, const char *name);
 
 /* What is the processes' own, shared pages in equal parts (PSS). */
 struct site_memory site_memory(const struct site *site);

@@ -145,14 +145,12 @@ static int measure_isolated(void *context, unsigned round, double values[BENCH_V
 {
     struct cell *cell = context;
     char **body = &last_bodies[cell->subject - subjects];
-    double used = site_metric(&isolated, SITE_PREFIXES_USED);
     int error;
 
     (void)round;
     free(*body);
     *body = subject_body(cell->subject);
     error = measure_post(&isolated, cell, *body, values);
-    values[VALUE_PREFIX_USED] = site_metric(&isolated, SITE_PREFIXES_USED) > used;
     return error;
 }
 
@@ -204,6 +202,7 @@ static int measure_post(struct site *site, struct cell *cell, char *body,
     plan_pause(cell->plan);
     error = site_compile(site, cell->subject, body, &answer);
     values[VALUE_MS] = answer.ms;
+    values[VALUE_PREFIX_USED] = answer.used_prefix;
     if (error == 0 && answer.is_cached) {
         fprintf(stderr, "compile: %s was answered from the store, not compiled\n", cell->name);
         error = -EBADMSG;

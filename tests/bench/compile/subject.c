@@ -42,6 +42,7 @@ struct subject subjects[SUBJECTS] = {
         {.name = "2,000 lines of C -O2", LANGUAGE_C, .flag = "-O2", .goal = 1, .has_prefix = true},
 };
 
+static char *body_of(struct subject *subject, bool is_traced);
 static char *source_of(unsigned number);
 static int zlib_read(struct subject *subject, const char *corpus);
 static json_t *file_json(const char *name, const char *content);
@@ -75,6 +76,16 @@ void subjects_free(void)
 
 char *subject_body(struct subject *subject)
 {
+    return body_of(subject, false);
+}
+
+char *subject_body_traced(struct subject *subject)
+{
+    return body_of(subject, true);
+}
+
+static char *body_of(struct subject *subject, bool is_traced)
+{
     unsigned number = atomic_fetch_add_explicit(&subject->variants, 1, memory_order_relaxed);
     json_t *files = json_copy(subject->others);
     json_t *json;
@@ -86,6 +97,8 @@ char *subject_body(struct subject *subject)
     json_array_append_new(files, file_json(subject->file, source));
     json = json_pack("{s:s, s:o, s:s, s:[s], s:i}", "language", subject->language, "files", files,
                      "main", subject->file, "args", subject->flag, "timeout_ms", TIMEOUT_MS);
+    if (is_traced)
+        json_object_set_new(json, "also", json_pack("[s]", "time-trace"));
     body = json_dumps(json, JSON_COMPACT);
     json_decref(json);
     free(source);

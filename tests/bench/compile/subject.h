@@ -2,7 +2,7 @@
  * of requests that ask for them.
  *
  * Ownership:  subjects are static; what a call returns is the caller's.
- * Threads:    subject_body from any thread; the rest before and after all others.
+ * Threads:    bodies from any thread; the rest before and after all others.
  * Bounds:     SUBJECTS. */
 #ifndef BENCH_COMPILE_SUBJECT_H
 #define BENCH_COMPILE_SUBJECT_H
@@ -50,6 +50,9 @@ void subjects_free(void);
 /* The body of a request that nobody has made before: a comment at the end is another each time,
  * which changes no byte of the object. NULL: out of memory. */
 char *subject_body(struct subject *subject);
+
+/* The same, and asks for a time trace, for which no prefix is used. */
+char *subject_body_traced(struct subject *subject);
 
 /* Write all files into `folder`. */
 void subject_write(const struct subject *subject, const char *folder);

@@ -8,12 +8,29 @@
 
 static int measure_subject(const struct plan *plan, struct site *site, struct subject *subject,
                            struct where *result);
-static void stages_of(const struct site_answer *answer, double ms[STAGES]);
+static int measure_once(const struct plan *plan, struct site *site, struct subject *subject,
+                        double ms[WHERE_ROWS]);
+static int post(const struct plan *plan, struct site *site, struct subject *subject, char *body,
+                struct site_answer *answer);
+static void stages_of(const struct site_answer *answer, double ms[WHERE_ROWS]);
+static void parts_of(const struct site_answer *answer, double ms[WHERE_ROWS]);
 
-static const char *const stage_names[STAGES] = {
-    [STAGE_HTTP] = "HTTP and JSON",      [STAGE_KEY] = "files, key, look-up",
-    [STAGE_QUEUE] = "queue of the lane", [STAGE_WORKER] = "worker: take, hand over, copy",
-    [STAGE_COMPILE] = "worker: compile", [STAGE_STORE] = "store, answer",
+static const char *const row_names[WHERE_ROWS] = {
+    [STAGE_HTTP] = "HTTP and JSON",
+    [STAGE_KEY] = "files, key, look-up",
+    [STAGE_QUEUE] = "queue of the lane",
+    [STAGE_TAKE] = "a worker is taken, or forked",
+    [STAGE_HAND_OVER] = "the request is handed over",
+    [STAGE_RUN] = "the compile",
+    [STAGE_COPY] = "the answer is copied",
+    [STAGE_STORE] = "store, answer",
+    [PART_RUN] = "the compile without a prefix",
+    [PART_DRIVER] = "  driver, set-up, all else",
+    [PART_HEADERS] = "  headers",
+    [PART_SEMA] = "  sema, templates",
+    [PART_IR] = "  IR",
+    [PART_PASSES] = "  passes",
+    [PART_CODE] = "  code generation",
 };
 
 int where_measure(const struct plan *plan, struct where results[SUBJECTS])
@@ -25,9 +42,8 @@ int where_measure(const struct plan *plan, struct where results[SUBJECTS])
     plan_options(plan, NULL, options);
     error = site_open(&site, plan->program, plan->folder, "where", options);
     for (unsigned i = 0; i < SUBJECTS; i++) {
-        for (unsigned stage = 0; stage < STAGES; stage++)
-            results[i].ms[stage] = NAN;
-        results[i].worker_cpu_ms = NAN;
+        for (unsigned row = 0; row < WHERE_ROWS; row++)
+            results[i].ms[row] = NAN;
         if (error == 0 && (!plan->quick || subjects[i].is_quick))
             error = measure_subject(plan, &site, &subjects[i], &results[i]);
     }
@@ -35,46 +51,76 @@ int where_measure(const struct plan *plan, struct where results[SUBJECTS])
     return error;
 }
 
-const char *where_stage_name(unsigned stage)
+const char *where_row_name(unsigned row)
 {
-    return stage_names[stage];
+    return row_names[row];
 }
 
 static int measure_subject(const struct plan *plan, struct site *site, struct subject *subject,
                            struct where *result)
 {
     unsigned runs = plan->bench->runs;
-    double *samples = calloc(runs * (STAGES + 1), sizeof *samples);
+    double *samples = calloc(runs * WHERE_ROWS, sizeof *samples);
     int error = samples == NULL ? -ENOMEM : site_warm(site, subject);
 
     for (unsigned run = 0; error == 0 && run < runs; run++) {
-        char *body = subject_body(subject);
-        struct site_answer answer = {0};
-        double ms[STAGES];
+        double ms[WHERE_ROWS];
 
-        plan_pause(plan);
-        error = site_compile(site, subject, body, &answer);
-        stages_of(&answer, ms);
-        for (unsigned stage = 0; stage < STAGES; stage++)
-            samples[stage * runs + run] = ms[stage];
-        samples[STAGES * runs + run] = answer.worker_cpu_ms;
-        free(body);
+        error = measure_once(plan, site, subject, ms);
+        for (unsigned row = 0; error == 0 && row < WHERE_ROWS; row++)
+            samples[row * runs + run] = ms[row];
     }
-    for (unsigned stage = 0; error == 0 && stage < STAGES; stage++)
-        result->ms[stage] = bench_quantile(samples + stage * runs, runs, 0.5);
-    if (error == 0)
-        result->worker_cpu_ms = bench_quantile(samples + STAGES * runs, runs, 0.5);
+    for (unsigned row = 0; error == 0 && row < WHERE_ROWS; row++)
+        result->ms[row] = bench_quantile(samples + row * runs, runs, 0.5);
     free(samples);
     return error;
 }
 
-static void stages_of(const struct site_answer *answer, double ms[STAGES])
+static int measure_once(const struct plan *plan, struct site *site, struct subject *subject,
+                        double ms[WHERE_ROWS])
 {
-    ms[STAGE_KEY] = answer->prefix_ms;
-    ms[STAGE_QUEUE] = answer->queued_ms;
-    ms[STAGE_WORKER] = answer->leaf_ms - answer->worker_ms;
-    ms[STAGE_COMPILE] = answer->worker_ms;
-    ms[STAGE_STORE] = answer->suffix_ms;
+    struct site_answer answer = {0};
+    int error = post(plan, site, subject, subject_body(subject), &answer);
+
+    stages_of(&answer, ms);
+    if (error == 0)
+        error = post(plan, site, subject, subject_body_traced(subject), &answer);
+    parts_of(&answer, ms);
+    return error;
+}
+
+static int post(const struct plan *plan, struct site *site, struct subject *subject, char *body,
+                struct site_answer *answer)
+{
+    int error;
+
+    plan_pause(plan);
+    error = site_compile(site, subject, body, answer);
+    free(body);
+    return error;
+}
+
+static void stages_of(const struct site_answer *answer, double ms[WHERE_ROWS])
+{
     ms[STAGE_HTTP] =
         answer->ms - answer->prefix_ms - answer->queued_ms - answer->leaf_ms - answer->suffix_ms;
+    ms[STAGE_KEY] = answer->prefix_ms;
+    ms[STAGE_QUEUE] = answer->queued_ms;
+    ms[STAGE_TAKE] = answer->take_ms;
+    ms[STAGE_HAND_OVER] = answer->hand_over_ms;
+    ms[STAGE_RUN] = answer->run_ms;
+    ms[STAGE_COPY] = answer->leaf_ms - answer->take_ms - answer->hand_over_ms - answer->run_ms;
+    ms[STAGE_STORE] = answer->suffix_ms;
+}
+
+static void parts_of(const struct site_answer *answer, double ms[WHERE_ROWS])
+{
+    const double *trace = answer->trace_ms;
+
+    ms[PART_RUN] = answer->run_ms;
+    ms[PART_DRIVER] = answer->run_ms;
+    for (unsigned i = SITE_TRACE_HEADERS; i < SITE_TRACES; i++) {
+        ms[PART_DRIVER] -= trace[i];
+        ms[PART_HEADERS + i - SITE_TRACE_HEADERS] = trace[i];
+    }
 }

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +25,11 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define BYTES_MAX    4096u
-#define INPUTS       "r/inc/stdio.h\0a/inc/sub/probed.h\0r/inc/deeper/types.h"
+
+#define STRESS_THREADS  4
+#define STRESS_ROUNDS   2000u
+#define STRESS_PREFIXES 6u
+#define INPUTS          "r/inc/stdio.h\0a/inc/sub/probed.h\0r/inc/deeper/types.h"
 
 struct fixture {
     struct folder folder;
@@ -675,6 +680,52 @@ static void plans_are_bounded(void **state)
     assert_int_equal(put_filled(fixture, plan, 1, 'x'), 0);
 }
 
+/* What one of many threads does: ask for prefixes, make what is due, look into what is held. */
+static void *ask_and_make(void *arg)
+{
+    struct fixture *fixture = arg;
+    uintptr_t wrong = 0;
+    char flag[32];
+
+    for (unsigned i = 0; i < STRESS_ROUNDS; i++) {
+        unsigned number = (i * 7 + i / 5) % STRESS_PREFIXES;
+        struct ask ask = flagged(flag, number);
+        struct mw_preamble_plan *plan;
+        struct mw_preamble_use use;
+
+        if (find(fixture, &ask, &use, &plan) == 1) {
+            wrong += ((const char *)use.bytes)[use.count - 1] != (char)('a' + number);
+            mw_preambles_drop(fixture->preambles, &use);
+        } else if (plan) {
+            int rc = put_filled(fixture, plan, BYTES_MAX / 4, (char)('a' + number));
+
+            wrong += rc != 0 && rc != -ENOMEM; /* all that is kept may be held */
+        }
+    }
+    return (void *)wrong;
+}
+
+/* Breaks when threads that find, make and drop at once see another's bytes, lose count, or use what
+ * has left. */
+static void many_threads_share_preambles(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mw_preambles_stats stats;
+    pthread_t threads[STRESS_THREADS];
+    void *wrong;
+
+    for (size_t i = 0; i < STRESS_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_and_make, fixture), 0);
+    for (size_t i = 0; i < STRESS_THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], &wrong), 0);
+        assert_null(wrong);
+    }
+    stats = stats_of(fixture);
+    assert_true(stats.used > 0 && stats.evicted > 0); /* else nothing was shared */
+    assert_int_equal(stats.kept, stats.built - stats.evicted);
+    assert_int_equal(stats.bytes, stats.kept * (BYTES_MAX / 4));
+}
+
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, fixture_make, fixture_end)
 
 int main(void)
@@ -697,6 +748,7 @@ int main(void)
         WITH_FIXTURE(held_preamble_stays),
         WITH_FIXTURE(sightings_are_bounded),
         WITH_FIXTURE(plans_are_bounded),
+        WITH_FIXTURE(many_threads_share_preambles),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,6 +70,7 @@
 #include <llvm/Support/TimeProfiler.h>
 #include <llvm/Support/VirtualFileSystem.h>
 #include <llvm/TargetParser/Host.h>
+#include <llvm/TargetParser/Triple.h>
 #include <pthread.h>
 
 namespace
@@ -246,15 +247,21 @@ class Answers
         return known->invocation;
     }
 
-    /* Of the run's own files the driver sees only whether the main file exists. */
+    /* The driver looks whether the main file exists. Where it found another of the run's own files,
+     * these lie in the toolchain's directories, and the answer is for nobody else. */
     void keep(const std::string &question, View &view, Invocation invocation)
     {
         auto answer = std::make_shared<Answer>();
         answer->question = question;
         answer->invocation = std::move(invocation);
+        unsigned own = 0;
         for (const auto &[path, what] : std::map<std::string, char>(view.lookups))
-            if (!view.holds(path))
+            if (view.holds(path))
+                own++;
+            else
                 answer->looked_for.emplace_back(path, look(path, view));
+        if (own > 1)
+            return;
         std::lock_guard<std::mutex> hold(lock); /* nothing is allocated under it */
         std::shared_ptr<const Answer> *place = &kept[next++ % std::size(kept)];
         for (auto &old : kept)
@@ -1134,8 +1141,11 @@ std::shared_ptr<clang::CompilerInvocation> Run::ask_driver()
     std::shared_ptr<clang::CompilerInvocation> made = clang::createInvocation(args, how);
     if (!made || diagnostics->hasErrorOccurred() || needs_process_options(*made, *diagnostics))
         return nullptr;
-    if (!sink.delivered && made->getFrontendOpts().Inputs.size() == 1 &&
-        made->getFrontendOpts().LLVMArgs.empty()) /* else each run is to be asked about them */
+    /* For MinGW and AVR the driver looks at the disk past the view, so that who asks again could
+     * get an old answer; and what it warned of, or wants of LLVM's options, is for each run to
+     * hear. */
+    if (!sink.delivered && made->getFrontendOpts().LLVMArgs.empty() &&
+        llvm::Triple(made->getTargetOpts().Triple).isOSLinux())
         answers().keep(question, *view, std::make_shared<clang::CompilerInvocation>(*made));
     return made;
 }

@@ -101,6 +101,28 @@ static void inputs_are_the_same_the_second_time(void **state)
     mw_compile_result_fini(&second);
 }
 
+/* Breaks when the driver's kept answer outlives what it was made of: here a gcc that is among the
+ * request's own files, for one compile, and has headers of its own. */
+static void driver_answer_is_not_kept_of_own_files(void **state)
+{
+    struct trial with = {.directory = "/usr",
+                         .files = {{"a.cc", "#include <only-here.h>\n"},
+                                   {"lib/gcc/x86_64-redhat-linux/99/crtbegin.o", ""},
+                                   {"include/c++/99/only-here.h", "int x;\n"}},
+                         .args = {"-O1", "-DOF_THIS_TEST"}};
+    struct trial without = {.directory = "/usr",
+                            .files = {{"a.cc", "#include <vector>\n"}},
+                            .args = {"-O1", "-DOF_THIS_TEST"}};
+    struct mw_compile_result result;
+
+    for (int i = 0; i < 2; i++) {
+        result = emit(state, with); /* the control: it is found */
+        mw_compile_result_fini(&result);
+        result = emit(state, without);
+        mw_compile_result_fini(&result);
+    }
+}
+
 /* Breaks when a header that a preamble has read, or looked for in vain, is not told with it. */
 static void inputs_of_a_preamble_are_all_that_it_saw(void **state)
 {
@@ -380,6 +402,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(inputs_are_what_was_looked_for),
         cmocka_unit_test(inputs_are_the_same_the_second_time),
+        cmocka_unit_test(driver_answer_is_not_kept_of_own_files),
         cmocka_unit_test(inputs_of_a_preamble_are_all_that_it_saw),
         cmocka_unit_test(dependencies_are_named_in_order),
         cmocka_unit_test(extras_change_no_byte),

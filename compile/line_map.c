@@ -147,10 +147,11 @@ static bool ends_code(struct span word)
 /* An instruction is set in from the left, and is no directive, comment, label or assignment. */
 static bool is_code(struct span line)
 {
+    static const char others[] = ".#/;!*\"";
     struct span rest = line;
     struct span word = next_word(&rest);
 
-    if (word.at == word.end || word.at == line.at || memchr(".#/;!*\"", *word.at, 7))
+    if (word.at == word.end || word.at == line.at || memchr(others, *word.at, sizeof others - 1))
         return false;
     if (*word.at == '@' && word.end - word.at == 1) /* a comment on ARM; a predicate on PTX */
         return false;
@@ -347,7 +348,10 @@ static bool next_quoted(struct span *rest, char out[MW_LINE_MAP_NAME_BYTES_MAX])
         out[count++] = c;
     }
     out[count] = '\0';
-    return rest->at < rest->end && *rest->at++ == '"';
+    if (rest->at == rest->end)
+        return false;
+    rest->at++; /* the quote */
+    return true;
 }
 
 static bool is(struct span word, const char *text)

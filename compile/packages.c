@@ -175,8 +175,10 @@ static bool collect(pkgconf_client_t *client, pkgconf_pkg_t *world, void *user, 
 
 static int fragment_take(struct search *search, const pkgconf_fragment_t *fragment)
 {
-    const char *directory = directory_of(fragment);
+    const char *directory = fragment->data ? directory_of(fragment) : NULL;
 
+    if (!fragment->data)
+        return 0;
     return directory ? directory_take(search, directory) : flag_take(search, fragment);
 }
 
@@ -213,7 +215,7 @@ static int directory_take(struct search *search, const char *path)
         error = 0;
     else if (error == ENOMEM)
         error = -ENOMEM;
-    else if (error || !is_readable(search->source->toolchain, path) ||
+    else if (!real || !is_readable(search->source->toolchain, path) ||
              !is_readable(search->source->toolchain, real))
         error = mw_refuse(search->refusal, MW_REFUSAL_FLAG, path,
                           "is a package's include directory that compiles may not read; install "

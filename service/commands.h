@@ -36,8 +36,8 @@ struct mw_serve_settings {
     unsigned probe_interval_ms; /* 0: no probe */
     unsigned files_cap, store_cap;
     uint64_t store_max_bytes;
-    unsigned manifests;     /* 0: on, 1: off; MW_SERVE_UNSET: off with allow_remote */
-    unsigned debug_sources; /* 0: on, 1: off */
+    unsigned manifests;           /* 0: on, 1: off; MW_SERVE_UNSET: off with allow_remote */
+    unsigned debug_sources;       /* 0: on, 1: off */
     uint64_t preambles_max_bytes; /* 0: none */
     uint64_t body_max_bytes;
     char pkg_config_path[MW_SETTING_TEXT_BYTES]; /* "": the system's only */

@@ -42,6 +42,7 @@ int mw_probe_child_run(const struct mw_probe_row *row, int stop_fd,
     char folder[PATH_MAX];
     int pipe_fds[2];
     pid_t self = getpid();
+    unsigned time_s = row->seconds + (row->roll ? MW_PROBE_CHILD_FILL_S : 0);
     uint64_t now = mw_clock_ns();
     memset(result, 0, sizeof *result);
     int error = make_folder(folder, result);
@@ -65,7 +66,7 @@ int mw_probe_child_run(const struct mw_probe_row *row, int stop_fd,
             .tick = tick,
             .user = user,
             .begin_ns = now,
-            .deadline_ns = now + (row->seconds + MW_PROBE_CHILD_GRACE_S) * MW_NS_PER_S,
+            .deadline_ns = now + (time_s + MW_PROBE_CHILD_GRACE_S) * MW_NS_PER_S,
         };
         error = await_result(&watch, result);
         if (error)

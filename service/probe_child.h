@@ -12,6 +12,8 @@
 
 /* A row that has not ended so long after its time is ended. */
 #define MW_PROBE_CHILD_GRACE_S 60u
+/* A roll's time begins when it has stored what becomes stale, for which it gets so long. */
+#define MW_PROBE_CHILD_FILL_S 240u
 
 /* Run `row` in a child and wait for it. While it runs `tick` (NULL: nobody) is called once a
  * second with the time since it began. When `stop_fd` (-1: none) becomes readable, or a signal

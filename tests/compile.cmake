@@ -24,7 +24,7 @@ target_include_directories(compile_outputs_test SYSTEM PRIVATE ${MW_LLVM_include
 target_link_libraries(compile_outputs_test PRIVATE ${MW_LLVM_libdir}/libclang.so)
 
 # What a compile may not do to others, and what others' source may not do to a host.
-mw_test(compile sandbox LINK millwright-compile mw-test-support
+mw_test(compile sandbox TIMEOUT 300 LINK millwright-compile mw-test-support
   SOURCES compile/trial.c compile/folder.c)
 target_include_directories(compile_sandbox_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
 mw_test(compile guard LINK millwright-compile mw-test-support

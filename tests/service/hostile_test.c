@@ -53,9 +53,9 @@ static char *object_before_and_after(struct room *room)
 {
     static const char source[] = "#include <stdio.h>\n__asm__(\"nop\");\n"
                                  "int twice(int a) { return printf(\"%d\", a) + a; }\n";
-    char *text = json_dumps(json_pack("{s:s, s:s, s:[s, s], s:i}", "language", "c", "source",
-                                      source, "args", "-O2", "-g", "timeout_ms", PATIENT_MS),
-                            JSON_COMPACT);
+    json_t *body = json_pack("{s:s, s:s, s:[s, s], s:i}", "language", "c", "source", source, "args",
+                             "-O2", "-g", "timeout_ms", PATIENT_MS);
+    char *text = json_dumps(body, JSON_COMPACT);
     struct request request = {.path = "/v1/compile?include=artifact", .body = text};
     struct answer answer = ask(room, &request);
     char *object;
@@ -66,6 +66,7 @@ static char *object_before_and_after(struct room *room)
     assert_string_not_equal(object, "");
     answer_free(&answer);
     free(text);
+    json_decref(body);
     return object;
 }
 
@@ -727,7 +728,8 @@ static void environment_of(pid_t pid, char environment[16384])
 }
 
 /* Broken when what stands in the service's environment comes to a worker, or changes what it makes.
- * The second variable is ours: libclang leaves the handlers of signals alone. */
+ * The second variable is ours, so that libclang leaves the handlers of signals alone; the third is
+ * for libc's malloc. */
 static void the_environment_ends_at_the_service(void **state)
 {
     struct room *room = *state;
@@ -756,7 +758,8 @@ static void the_environment_ends_at_the_service(void **state)
     assert_int_equal(fscanf(file, "%d", &zygote), 1);
     fclose(file);
     environment_of(zygote, environment);
-    assert_string_equal(environment, "LIBCLANG_NOTHREADS=1 LIBCLANG_DISABLE_CRASH_RECOVERY=1 ");
+    assert_string_equal(environment, "LIBCLANG_NOTHREADS=1 LIBCLANG_DISABLE_CRASH_RECOVERY=1 "
+                                     "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 ");
     free(with);
     free(without);
     room_stop(room);

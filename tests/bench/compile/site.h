@@ -21,7 +21,7 @@ struct site {
 
 /* What a time trace sums up, each without what is of another. */
 enum {
-    SITE_TRACE_ALL,
+    SITE_TRACE_DRIVER,
     SITE_TRACE_HEADERS,
     SITE_TRACE_SEMA, /* lexer, parser, templates; but for headers */
     SITE_TRACE_IR,

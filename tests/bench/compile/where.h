@@ -20,7 +20,8 @@ enum {
     STAGE_COPY,
     STAGE_STORE,
     PART_RUN,
-    PART_DRIVER, /* and all else that the trace does not know of */
+    PART_REST, /* what the trace does not know of */
+    PART_DRIVER,
     PART_HEADERS,
     PART_SEMA,
     PART_IR,

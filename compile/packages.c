@@ -27,7 +27,8 @@ static int name_check(const char *name, struct mw_refusal *refusal);
 static int search_run(struct search *search, const char *const *names, size_t count);
 static pkgconf_client_t *client_new(struct search *search);
 static bool hear(const char *text, const pkgconf_client_t *client, const void *search);
-static bool collect(pkgconf_client_t *client, pkgconf_pkg_t *world, void *user, int depth_max);
+static bool world_run(struct search *search, pkgconf_client_t *client, pkgconf_list_t *queue);
+static bool collect(pkgconf_client_t *client, pkgconf_pkg_t *world, struct search *search);
 static int fragment_take(struct search *search, const pkgconf_fragment_t *fragment);
 static const char *directory_of(const pkgconf_fragment_t *fragment);
 static int directory_take(struct search *search, const char *path);
@@ -116,14 +117,30 @@ static int search_run(struct search *search, const char *const *names, size_t co
             pkgconf_pkg_unref(client, package);
         pkgconf_queue_push(&queue, names[i]);
     }
-    if (found && !pkgconf_queue_apply(client, &queue, collect, DEPTH_MAX, search) &&
-        search->error == 0)
+    if (found && !world_run(search, client, &queue) && search->error == 0)
         search->error =
             mw_refuse(search->refusal, MW_REFUSAL_PACKAGE, "packages",
                       "cannot all be used: %.160s; install what is missing", search->said);
     pkgconf_queue_free(&queue);
     pkgconf_client_free(client);
     return search->error;
+}
+
+/* As pkgconf_queue_apply, which leaks all it has found where something is missing. False when that
+ * is so, or a flag is refused. */
+static bool world_run(struct search *search, pkgconf_client_t *client, pkgconf_list_t *queue)
+{
+    pkgconf_pkg_t world = {
+        .id = "virtual:world",
+        .realname = "virtual world package",
+        .flags = PKGCONF_PKG_PROPF_STATIC | PKGCONF_PKG_PROPF_VIRTUAL,
+    };
+    bool good = pkgconf_queue_compile(client, &world, queue) &&
+                pkgconf_pkg_verify_graph(client, &world, DEPTH_MAX) == PKGCONF_PKG_ERRF_OK &&
+                collect(client, &world, search);
+
+    pkgconf_pkg_free(client, &world);
+    return good;
 }
 
 /* As `pkg-config --cflags`, but for the environment: what that says is not asked for. */
@@ -154,13 +171,12 @@ static bool hear(const char *text, const pkgconf_client_t *client, const void *s
     return true;
 }
 
-static bool collect(pkgconf_client_t *client, pkgconf_pkg_t *world, void *user, int depth_max)
+static bool collect(pkgconf_client_t *client, pkgconf_pkg_t *world, struct search *search)
 {
-    struct search *search = user;
     pkgconf_list_t list = PKGCONF_LIST_INITIALIZER;
     pkgconf_node_t *node;
 
-    if (pkgconf_pkg_cflags(client, world, &list, depth_max) != PKGCONF_PKG_ERRF_OK) {
+    if (pkgconf_pkg_cflags(client, world, &list, DEPTH_MAX) != PKGCONF_PKG_ERRF_OK) {
         pkgconf_fragment_free(&list);
         return false;
     }

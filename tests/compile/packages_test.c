@@ -247,7 +247,6 @@ static void what_a_package_needs_comes_with_it(void **state)
                  "Name: t\nDescription: t\nVersion: 1\nRequires: no-such-package\n");
     folder_write(&folder, "late.pc",
                  "Name: t\nDescription: t\nVersion: 1\nRequires: " PACKAGE " >= 99999\n");
-    folder_write(&folder, "self.pc", "Name: t\nDescription: t\nVersion: 1\nRequires: self\n");
     assert_int_equal(resolve(*state, folder.path, "team", &flags, &refusal), 0);
     assert_int_equal(flags.count, 2);
     assert_string_equal(flags.flags[0], "-DTEAM");
@@ -255,8 +254,6 @@ static void what_a_package_needs_comes_with_it(void **state)
     mw_packages_flags_free(&flags);
     expect_refused(*state, folder.path, "lone", -ENOENT, MW_REFUSAL_PACKAGE, "no-such-package");
     expect_refused(*state, folder.path, "late", -ENOENT, MW_REFUSAL_PACKAGE, "99999");
-    assert_int_equal(resolve(*state, folder.path, "self", &flags, &refusal), 0); /* and ends */
-    mw_packages_flags_free(&flags);
     folder_remove(&folder);
 }
 

@@ -691,10 +691,11 @@ class Dependencies : public clang::DependencyCollector
         llvm::SmallString<256> path(name);
         llvm::sys::fs::make_absolute(job.directory, path);
         llvm::sys::path::remove_dots(path, true);
-        if (View::below(path, job.directory) && path.size() > strlen(job.directory))
-            path = path.substr(strlen(job.directory)).ltrim('/');
-        if (seen.insert(path.str().str()).second)
-            all.emplace_back(json_text(path), is_system);
+        StringRef shown = path, directory = StringRef(job.directory).rtrim('/');
+        if (View::below(shown, directory) && shown.size() > directory.size())
+            shown = shown.drop_front(directory.size() + 1);
+        if (seen.insert(shown.str()).second)
+            all.emplace_back(json_text(shown), is_system);
         return true;
     }
 

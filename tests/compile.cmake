@@ -14,7 +14,7 @@ target_include_directories(compile_preamble_test PRIVATE ${PROJECT_SOURCE_DIR}/c
 
 # What talks to clang.
 foreach(name diagnostic diagnose emit preamble_bridge outputs)
-  mw_test(compile ${name} LINK millwright-compile mw-test-support
+  mw_test(compile ${name} LINK millwright-compile mw-test-support TIMEOUT 600
     SOURCES compile/trial.c compile/folder.c)
 endforeach()
 foreach(name emit outputs)

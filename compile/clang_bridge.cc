@@ -604,6 +604,11 @@ class BoundedStream : public llvm::raw_pwrite_stream
         uint64_t wanted = 0; /* with what is over */
         int error = 0;
 
+        ~Kept()
+        {
+            free(data);
+        }
+
         void give(char *&to, size_t &to_bytes)
         {
             to = std::exchange(data, nullptr);
@@ -1056,9 +1061,6 @@ Run::~Run()
 {
     if (wants(MW_EXTRA_TIME_TRACE))
         llvm::timeTraceProfilerCleanup();
-    for (BoundedStream::Kept &extra : extras)
-        free(extra.data);
-    free(kept.data);
 }
 
 /* False when memory runs out. */
@@ -1364,14 +1366,9 @@ int Run::write_inputs()
     for (const auto &[path, what] : view->lookups)
         if ((all || !view->readable(path)) && path != preamble_path)
             (out << what << path).write('\0');
-    if (inputs.error == -ENOMEM)
-        return -ENOMEM;
-    if (inputs.error) { /* unknown */
-        free(inputs.data);
-        return 0;
-    }
-    inputs.give(result.inputs.data, result.inputs.bytes);
-    return 0;
+    if (!inputs.error)
+        inputs.give(result.inputs.data, result.inputs.bytes);
+    return inputs.error == -E2BIG ? 0 : inputs.error; /* too many: unknown */
 }
 
 /* A fatal error of LLVM, or the lack of memory, would end the process: on a thread that compiles it

@@ -311,8 +311,15 @@ static int guards_check(struct mw_isolate *isolate, bool unguarded, char *why, s
 
     isolate->guards = mw_sandbox_available(&isolate->landlock_abi);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        /* Without a pidfd no worker can be ended for certain: nothing goes on without it. */
-        if ((isolate->guards & names[i].guard) || (unguarded && names[i].guard != MW_GUARD_PIDFD))
+        if (isolate->guards & names[i].guard)
+            continue;
+        if (names[i].guard == MW_GUARD_PIDFD) {
+            (void)snprintf(why, why_bytes,
+                           "this kernel has no pidfd, so no worker can be ended for certain: "
+                           "compile in process");
+            return -ENOSYS;
+        }
+        if (unguarded)
             continue;
         (void)snprintf(why, why_bytes,
                        "this kernel has no %s: compile in process, or ask for isolation without "

@@ -46,7 +46,8 @@ struct mw_isolate_options {
     unsigned requests_max; /* 0: a worker is used once. Else it is used again, for one trusted
                               tenant, until so many requests, a fault or memory_mark_bytes */
     uint64_t memory_mark_bytes; /* with requests_max: resident size at which it is replaced */
-    bool unguarded;             /* go on where the kernel lacks a guard; else -ENOTSUP names it */
+    bool unguarded;             /* go on where the kernel lacks a guard; else -ENOTSUP and its
+                                   name. Not without a pidfd: -ENOSYS */
     /* For those who account for workers (monitor.h), or NULL: called before `worker` gets a request
      * and when it is through with it, before it is reaped unless it was killed. On the thread in
      * compile. */

@@ -214,8 +214,9 @@ static int open_isolation(struct mw_service *service, char *why, size_t why_byte
                        },
                        why, why_bytes);
     size_t used = strlen(why);
-    if (error == -ENOTSUP)
-        snprintf(why + used, why_bytes - used, ": --isolation in-process, or --unguarded");
+    if (error == -ENOTSUP || error == -ENOSYS)
+        snprintf(why + used, why_bytes - used, ": --isolation in-process%s",
+                 error == -ENOTSUP ? ", or --unguarded" : "");
     else if (!error)
         log_guards(service);
     return error;

@@ -388,21 +388,21 @@ static void limits_are_refused_where_they_cannot_be_kept(void **state)
     room_stop(room);
 }
 
-/* Takes landlock away from this process and those that it starts, as from an older kernel. */
-static void landlock_take_away(void)
+/* Takes a system call away from this process and those that it starts, as from an older kernel. */
+static void take_away(int call)
 {
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 
     assert_non_null(filter);
-    assert_int_equal(
-        seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(landlock_create_ruleset), 0), 0);
+    assert_int_equal(seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), call, 0), 0);
     assert_int_equal(seccomp_load(filter), 0);
     seccomp_release(filter);
 }
 
 /* Broken when the service serves strangers without a guard and nobody told it to, or does not say
  * what to do about it. Then, told to, it does, says which is missing, and what that guard stands
- * against goes through: the control of the test above. The last test: landlock stays away. */
+ * against goes through: the control of the test above. But never without the one by which workers
+ * are ended. The last test: what is taken away stays away. */
 static void a_kernel_without_a_guard_is_refused_unless_told(void **state)
 {
     struct room *room = *state;
@@ -413,7 +413,7 @@ static void a_kernel_without_a_guard_is_refused_unless_told(void **state)
     char *listen;
     json_t *object;
 
-    landlock_take_away();
+    take_away(SCMP_SYS(landlock_create_ruleset));
     assert_true(asprintf(&listen, "unix:%s", socket) > 0);
     assert_int_equal(process_run(room->folder,
                                  (const char *[]){program_path(), "serve", "--listen", listen,
@@ -437,6 +437,17 @@ static void a_kernel_without_a_guard_is_refused_unless_told(void **state)
     assert_string_equal(text_of(answer.json, "status"), "ok");
     answer_free(&answer);
     room_stop(room);
+
+    take_away(SCMP_SYS(pidfd_open));
+    assert_int_equal(process_run(room->folder,
+                                 (const char *[]){program_path(), "serve", "--listen", listen,
+                                                  "--data", "refused-data", "--unguarded", NULL},
+                                 NULL, log),
+                     1);
+    text = file_read(log);
+    assert_true(bytes_contain(&text, "this kernel has no pidfd"));
+    assert_true(bytes_contain(&text, "--isolation in-process\n"));
+    free(text.data);
     free(listen);
     free(socket);
     free(log);

@@ -31,7 +31,10 @@ static int sites_warm(const struct plan *plan);
 static int rounds(const struct plan *plan, struct speed speeds[SUBJECTS]);
 static void cells_make(const struct plan *plan, struct cell *cells, struct bench_variant *variants,
                        size_t *group_count);
-static bench_measure measure_isolated, measure_in_process, measure_cached, measure_clang;
+static bench_measure measure_isolated, measure_switched, measure_in_process, measure_cached,
+    measure_clang;
+static int measure_after(struct cell *cell, struct subject *before,
+                         double values[BENCH_VALUES_MAX]);
 static int measure_post(struct site *site, struct cell *cell, char *body,
                         double values[BENCH_VALUES_MAX]);
 static int clang_run(const struct cell *cell, double *ms);
@@ -42,7 +45,7 @@ int speed_measure(const struct plan *plan, struct speed speeds[SUBJECTS])
     int error;
 
     for (size_t i = 0; i < SUBJECTS; i++)
-        speeds[i] = (struct speed){{NAN, NAN, NAN, NAN}, NAN};
+        speeds[i] = (struct speed){{NAN, NAN, NAN, NAN, NAN}, NAN};
     error = sites_open(plan);
     if (error == 0)
         error = sites_warm(plan);
@@ -113,9 +116,10 @@ static int rounds(const struct plan *plan, struct speed speeds[SUBJECTS])
 static void cells_make(const struct plan *plan, struct cell *cells, struct bench_variant *variants,
                        size_t *group_count)
 {
-    static bench_measure *const measures[WAYS] = {measure_isolated, measure_in_process,
-                                                  measure_cached, measure_clang};
-    static const char *const kinds[WAYS] = {"isolated", "in process", "cached", COMPILER};
+    static bench_measure *const measures[WAYS] = {
+        measure_isolated, measure_switched, measure_in_process, measure_cached, measure_clang};
+    static const char *const kinds[WAYS] = {"isolated", "switched", "in process", "cached",
+                                            COMPILER};
     size_t count = 0;
 
     for (size_t i = 0; i < SUBJECTS; i++) {
@@ -144,14 +148,33 @@ static void cells_make(const struct plan *plan, struct cell *cells, struct bench
 static int measure_isolated(void *context, unsigned round, double values[BENCH_VALUES_MAX])
 {
     struct cell *cell = context;
-    char **body = &last_bodies[cell->subject - subjects];
-    int error;
 
     (void)round;
+    return measure_after(cell, cell->subject, values);
+}
+
+static int measure_switched(void *context, unsigned round, double values[BENCH_VALUES_MAX])
+{
+    struct cell *cell = context;
+    bool is_first = cell->subject == &subjects[HELLO_O0];
+
+    (void)round;
+    return measure_after(cell, &subjects[is_first ? WORDS_O0 : HELLO_O0], values);
+}
+
+static int measure_after(struct cell *cell, struct subject *before, double values[BENCH_VALUES_MAX])
+{
+    char **body = &last_bodies[cell->subject - subjects];
+    char *first = subject_body(before);
+    struct site_answer answer = {0};
+    int error = site_compile(&isolated, before, first, &answer);
+
+    free(first);
+    if (error != 0)
+        return error;
     free(*body);
     *body = subject_body(cell->subject);
-    error = measure_post(&isolated, cell, *body, values);
-    return error;
+    return measure_post(&isolated, cell, *body, values);
 }
 
 static int measure_in_process(void *context, unsigned round, double values[BENCH_VALUES_MAX])

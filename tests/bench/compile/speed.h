@@ -8,7 +8,9 @@
 #include "plan.h"
 #include "subject.h"
 
-enum { WAY_ISOLATED, WAY_IN_PROCESS, WAY_CACHED, WAY_CLANG, WAYS };
+/* Isolated after a compile of the same kind, whose prefix the next worker has at hand; and after
+ * one of another kind. */
+enum { WAY_ISOLATED, WAY_SWITCHED, WAY_IN_PROCESS, WAY_CACHED, WAY_CLANG, WAYS };
 
 /* Medians; NAN: not measured. */
 struct speed {

@@ -1,15 +1,18 @@
 /* clang_bridge.cc - see clang_bridge.h.
  *
- * One run: a view of the file system made of the request's files above the readable directories;
- * the driver, asked for what `clang -c` would hand to its compiler; one frontend action whose
- * output stays in memory and whose diagnostics go out as data.
+ * One run: a view of the file system made of the request's files above the readable directories,
+ * which remembers what was looked for; the driver, asked for what `clang -c` would hand to its
+ * compiler; one frontend action whose output stays in memory and whose diagnostics go out as data.
  *
  * 1. The bytes equal those of `clang` with the same arguments, directory and relative name, so
  *    nothing that code generation can see is changed: the driver gets the flags a person would
  *    give, and the main file is looked up by name as any other.
  * 2. The frontend opens no file but through that view. Inline assembly does (.incbin, .include):
  *    it is found in the IR, which holds just what the assembler will see.
- * 3. Nothing here outlives a run but what mw_bridge_init registers. */
+ * 3. Nothing here outlives a run but what mw_bridge_init registers, and the driver's answers, which
+ *    serve only while all that the driver had looked for is as it was.
+ * 4. Options of LLVM belong to the process. The one that is used (x86-asm-syntax) is set under a
+ *    lock that every run holds, alone or with others. */
 #include "clang_bridge.h"
 
 #include <algorithm>
@@ -20,9 +23,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +35,9 @@
 #include <clang/Basic/DiagnosticFrontend.h>
 #include <clang/Basic/Stack.h>
 #include <clang/Basic/Version.h>
+#include <clang/CodeGen/BackendUtil.h>
 #include <clang/CodeGen/CodeGenAction.h>
+#include <clang/Frontend/ASTConsumers.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
 #include <clang/Frontend/DiagnosticRenderer.h>
@@ -43,21 +50,37 @@
 #include <clang/Sema/Sema.h>
 #include <clang/Sema/SemaConsumer.h>
 #include <clang/Sema/TemplateInstCallback.h>
+#include <clang/Serialization/ASTWriter.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LLVMRemarkStreamer.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/OptBisect.h>
+#include <llvm/Remarks/Remark.h>
+#include <llvm/Remarks/RemarkSerializer.h>
+#include <llvm/Remarks/RemarkStreamer.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/CrashRecoveryContext.h>
 #include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/JSON.h>
 #include <llvm/Support/Path.h>
 #include <llvm/Support/PrettyStackTrace.h>
 #include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/TimeProfiler.h>
 #include <llvm/Support/VirtualFileSystem.h>
 #include <llvm/TargetParser/Host.h>
+#include <llvm/TargetParser/Triple.h>
+#include <pthread.h>
 
 namespace
 {
+
+/* Shorter steps are in a time trace's sums only; as -ftime-trace. */
+const unsigned TIME_TRACE_US_MIN = 500;
+
+/* Where a run finds its preamble: no source can spell that name. */
+const char preamble_path[] = "/millwright\npreamble";
 
 namespace vfs = llvm::vfs;
 using clang::CharSourceRange;
@@ -65,15 +88,17 @@ using clang::DiagnosticsEngine;
 using clang::SourceLocation;
 using llvm::StringRef;
 
-/* The disk, as far as a request may read it: regular files and directories below the readable
- * directories. It keeps a working directory of its own, which need not exist. */
-class ReadableFiles : public vfs::ProxyFileSystem
+/* What a run sees of files: the request's own, in memory, and of the disk regular files and
+ * directories below the readable directories. It keeps a working directory of its own, which need
+ * not exist, and remembers everything that was looked for. */
+class View : public vfs::FileSystem
 {
   public:
-    explicit ReadableFiles(const mw_bridge_job &job)
-        : ProxyFileSystem(vfs::getRealFileSystem()), directory(job.directory),
-          everything(!job.readable_dirs)
+    explicit View(const mw_bridge_job &job)
+        : memory(llvm::makeIntrusiveRefCnt<vfs::InMemoryFileSystem>()),
+          disk(vfs::getRealFileSystem()), directory(job.directory), everything(!job.readable_dirs)
     {
+        memory->setCurrentWorkingDirectory(directory);
         for (size_t i = 0; i < job.readable_count; i++) {
             llvm::SmallString<256> dir(job.readable_dirs[i]);
             llvm::sys::path::remove_dots(dir, true);
@@ -84,16 +109,13 @@ class ReadableFiles : public vfs::ProxyFileSystem
     llvm::ErrorOr<vfs::Status> status(const llvm::Twine &path) override
     {
         llvm::SmallString<256> place;
+        bool here = locate(path, place);
+        auto found = memory->status(place);
         /* The driver looks for /usr/lib before it looks for /usr/lib/gcc. */
-        if (!locate(path, place, /*parents=*/true))
-            return std::make_error_code(std::errc::no_such_file_or_directory);
-        auto found = getUnderlyingFS().status(place);
+        if (!found && (here || leads_to_readable(place)))
+            found = disk->status(place);
+        note(place, found ? 'd' : 'a');
         return found ? vfs::Status::copyWithNewName(*found, path) : found;
-    }
-
-    bool exists(const llvm::Twine &path) override
-    {
-        return bool(status(path));
     }
 
     llvm::ErrorOr<std::unique_ptr<vfs::File>> openFileForRead(const llvm::Twine &path) override
@@ -105,25 +127,31 @@ class ReadableFiles : public vfs::ProxyFileSystem
             return std::make_error_code(found->isDirectory() ? std::errc::is_a_directory
                                                              : std::errc::not_supported);
         llvm::SmallString<256> place;
-        locate(path, place);
-        return vfs::File::getWithPath(getUnderlyingFS().openFileForRead(place), path);
+        bool here = locate(path, place);
+        note(place, 'r');
+        if (memory->exists(place))
+            return vfs::File::getWithPath(memory->openFileForRead(place), path);
+        if (!here)
+            return std::make_error_code(std::errc::no_such_file_or_directory);
+        return vfs::File::getWithPath(disk->openFileForRead(place), path);
     }
 
     vfs::directory_iterator dir_begin(const llvm::Twine &path, std::error_code &error) override
     {
         llvm::SmallString<256> place;
-        if (locate(path, place))
-            return getUnderlyingFS().dir_begin(place, error);
-        error = std::make_error_code(std::errc::no_such_file_or_directory);
-        return {};
+        bool here = locate(path, place);
+        note(place, 'l');
+        return here && disk->exists(place) ? disk->dir_begin(place, error)
+                                           : memory->dir_begin(place, error);
     }
 
     std::error_code getRealPath(const llvm::Twine &path, llvm::SmallVectorImpl<char> &real) override
     {
         llvm::SmallString<256> place;
-        if (!locate(path, place))
-            return std::make_error_code(std::errc::no_such_file_or_directory);
-        return getUnderlyingFS().getRealPath(place, real);
+        bool here = locate(path, place);
+        if (here && !memory->exists(place))
+            return disk->getRealPath(place, real);
+        return memory->getRealPath(place, real);
     }
 
     llvm::ErrorOr<std::string> getCurrentWorkingDirectory() const override
@@ -134,35 +162,152 @@ class ReadableFiles : public vfs::ProxyFileSystem
     std::error_code setCurrentWorkingDirectory(const llvm::Twine &path) override
     {
         directory = path.str();
-        return {};
+        return memory->setCurrentWorkingDirectory(path);
     }
 
-  private:
+    /* A file of the run's own. */
+    void add(StringRef name, std::unique_ptr<llvm::MemoryBuffer> text)
+    {
+        memory->addFile(name, 0, std::move(text));
+    }
+
+    bool holds(const std::string &place) const
+    {
+        return memory->exists(place);
+    }
+
+    bool readable(StringRef place) const
+    {
+        return everything ||
+               llvm::any_of(dirs, [&](const std::string &dir) { return below(place, dir); });
+    }
+
     static bool below(StringRef path, StringRef dir)
     {
         return path.starts_with(dir) && (path.size() == dir.size() || path[dir.size()] == '/');
     }
 
-    /* Give the absolute path that is opened for `path`; false when it may not be read. What is
-     * checked is what is opened: without "..", that a symbolic link could turn elsewhere. */
-    bool locate(const llvm::Twine &path, llvm::SmallVectorImpl<char> &place,
-                bool parents = false) const
+    /* What was looked for, by its absolute path: 'a', 'd', 'r' or 'l', as clang_bridge.h says. */
+    std::map<std::string, char> lookups;
+
+  private:
+    /* Give the absolute path that is opened for `path`; false when it may not be read on the disk.
+     * What is checked is what is opened: without "..", that a symbolic link could turn elsewhere.
+     */
+    bool locate(const llvm::Twine &path, llvm::SmallVectorImpl<char> &place) const
     {
         path.toVector(place);
         llvm::sys::fs::make_absolute(directory, place);
-        if (everything)
-            return true;
-        llvm::sys::path::remove_dots(place, true);
-        StringRef text(place.data(), place.size());
-        return llvm::any_of(dirs, [&](const std::string &dir) {
-            return below(text, dir) || (parents && below(dir, text));
-        });
+        if (!everything)
+            llvm::sys::path::remove_dots(place, true);
+        return readable(StringRef(place.data(), place.size()));
     }
 
+    bool leads_to_readable(StringRef place) const
+    {
+        return llvm::any_of(dirs, [&](const std::string &dir) { return below(dir, place); });
+    }
+
+    void note(StringRef place, char what)
+    {
+        static const char order[] = "adrl"; /* the later says more */
+        char &known = lookups.try_emplace(place.str(), what).first->second;
+        if (strchr(order, what) > strchr(order, known))
+            known = what;
+    }
+
+    llvm::IntrusiveRefCntPtr<vfs::InMemoryFileSystem> memory;
+    llvm::IntrusiveRefCntPtr<vfs::FileSystem> disk;
     std::string directory;
     std::vector<std::string> dirs;
     bool everything;
 };
+
+/* The driver's answers, by what it was asked; they cost it a millisecond and a half each. An answer
+ * serves while every path that it looked for is what it was, with the same size and time. */
+class Answers
+{
+  public:
+    using Invocation = std::shared_ptr<const clang::CompilerInvocation>;
+
+    Invocation find(const std::string &question, View &view)
+    {
+        std::shared_ptr<const Answer> known;
+        {
+            std::lock_guard<std::mutex> hold(lock);
+            for (const auto &answer : kept)
+                if (answer && answer->question == question)
+                    known = answer;
+        }
+        if (!known)
+            return nullptr;
+        for (const auto &[path, stamp] : known->looked_for)
+            if (!(look(path, view) == stamp))
+                return nullptr;
+        return known->invocation;
+    }
+
+    /* The driver looks whether the main file exists. Where it found another of the run's own files,
+     * these lie in the toolchain's directories, and the answer is for nobody else. */
+    void keep(const std::string &question, View &view, Invocation invocation)
+    {
+        auto answer = std::make_shared<Answer>();
+        answer->question = question;
+        answer->invocation = std::move(invocation);
+        unsigned own = 0;
+        for (const auto &[path, what] : std::map<std::string, char>(view.lookups))
+            if (view.holds(path))
+                own++;
+            else
+                answer->looked_for.emplace_back(path, look(path, view));
+        if (own > 1)
+            return;
+        std::lock_guard<std::mutex> hold(lock); /* nothing is allocated under it */
+        std::shared_ptr<const Answer> *place = &kept[next++ % std::size(kept)];
+        for (auto &old : kept)
+            if (old && old->question == question)
+                place = &old;
+        *place = std::move(answer);
+    }
+
+  private:
+    struct Stamp {
+        bool there;
+        uint64_t size, device, file;
+        llvm::sys::TimePoint<> changed;
+
+        bool operator==(const Stamp &other) const
+        {
+            return there == other.there && size == other.size && device == other.device &&
+                   file == other.file && changed == other.changed;
+        }
+    };
+
+    struct Answer {
+        std::string question;
+        Invocation invocation;
+        std::vector<std::pair<std::string, Stamp>> looked_for;
+    };
+
+    static Stamp look(const std::string &path, View &view)
+    {
+        auto found = view.status(path);
+        if (!found)
+            return {};
+        return {true, found->getSize(), found->getUniqueID().getDevice(),
+                found->getUniqueID().getFile(), found->getLastModificationTime()};
+    }
+
+    std::mutex lock; /* guards what follows */
+    std::shared_ptr<const Answer> kept[64];
+    size_t next = 0;
+};
+
+Answers &answers()
+{
+    static auto *all = new Answers; /* never destroyed: threads may outlive main */
+    return *all;
+}
 
 /* Ends a run that nobody wants any more. clang has no call for that: a fatal error, of which nobody
  * hears, makes it skip template instantiations, no further file is entered, no further declaration
@@ -206,6 +351,29 @@ class Cancel : public llvm::OptPassGate
     bool seen = false;
 };
 
+/* The text of a preamble has one line for each #include that its stretch of the main file has. Give
+ * the place in the main file that `at`, in such a line, stands for; or `at` when it is elsewhere.
+ */
+SourceLocation in_main_file(clang::FullSourceLoc at, const clang::LangOptions &language)
+{
+    const clang::SourceManager &sources = at.getManager();
+    auto [file, offset] = at.getDecomposedLoc();
+    if (file != sources.getPreambleFileID())
+        return at;
+    clang::FileID main = sources.getMainFileID();
+    clang::Lexer lexer(main, sources.getBufferOrFake(main), sources, language);
+    clang::Token token;
+    unsigned line = sources.getLineNumber(file, offset);
+    do {
+        lexer.LexFromRawLexer(token);
+        if (token.is(clang::tok::hash) && token.isAtStartOfLine())
+            line--;
+    } while (line > 0 && token.isNot(clang::tok::eof));
+    lexer.LexFromRawLexer(token); /* include */
+    lexer.LexFromRawLexer(token); /* < */
+    return token.getLocation();
+}
+
 /* The diagnostics of a run, as data. clang's own renderer finds macro expansions and includes. */
 class DiagnosticSink : public clang::DiagnosticConsumer
 {
@@ -237,6 +405,7 @@ class DiagnosticSink : public clang::DiagnosticConsumer
 
     /* The first error that on_diagnostic returned. */
     int error = 0;
+    bool delivered = false; /* there was a diagnostic */
 
   private:
     class Renderer : public clang::DiagnosticRenderer
@@ -260,7 +429,9 @@ class DiagnosticSink : public clang::DiagnosticConsumer
 
         void emitIncludeLocation(clang::FullSourceLoc at, clang::PresumedLoc) override
         {
-            includes.push_back(at);
+            if (at.getDecomposedLoc() == std::pair(at.getManager().getMainFileID(), 0u))
+                return; /* where a preamble comes in; no file name stands there */
+            includes.emplace_back(in_main_file(at, LangOpts), at.getManager());
         }
 
         /* Includes come before what they lead to; a note comes after what it is a note to. */
@@ -416,6 +587,7 @@ void DiagnosticSink::deliver(DiagnosticsEngine::Level level, StringRef message, 
     out.line_text = line.c_str();
     out.fixits = fixits.data();
     out.fixit_count = fixits.size();
+    delivered = true;
     int rc = job.on_diagnostic ? job.on_diagnostic(job.user, &out) : 0;
     if (rc && !error)
         error = rc;
@@ -429,7 +601,19 @@ class BoundedStream : public llvm::raw_pwrite_stream
         uint64_t bytes_max;
         char *data = nullptr;
         size_t bytes = 0, capacity = 0;
+        uint64_t wanted = 0; /* with what is over */
         int error = 0;
+
+        ~Kept()
+        {
+            free(data);
+        }
+
+        void give(char *&to, size_t &to_bytes)
+        {
+            to = std::exchange(data, nullptr);
+            to_bytes = to ? bytes : 0;
+        }
     };
 
     explicit BoundedStream(Kept &kept) : raw_pwrite_stream(/*Unbuffered=*/true), kept(kept)
@@ -464,6 +648,7 @@ class BoundedStream : public llvm::raw_pwrite_stream
     void write_impl(const char *text, size_t bytes) override
     {
         position += bytes;
+        kept.wanted = std::max(kept.wanted, position);
         if (!reserve(bytes))
             return;
         memcpy(kept.data + kept.bytes, text, bytes);
@@ -483,6 +668,107 @@ class BoundedStream : public llvm::raw_pwrite_stream
 
     Kept &kept;
     uint64_t position = 0;
+};
+
+/* Text as JSON may hold it. */
+std::string json_text(StringRef text)
+{
+    return llvm::json::isUTF8(text) ? text.str() : llvm::json::fixUTF8(text);
+}
+
+/* The files that were read, as JSON: those of the request by the names that they have there. */
+class Dependencies : public clang::DependencyCollector
+{
+  public:
+    explicit Dependencies(const mw_bridge_job &job) : job(job)
+    {
+    }
+
+    bool needSystemDependencies() override
+    {
+        return true;
+    }
+
+    bool sawDependency(StringRef name, bool, bool is_system, bool is_module, bool missing) override
+    {
+        if (is_module || missing || name.starts_with("<"))
+            return false;
+        llvm::SmallString<256> path(name);
+        llvm::sys::fs::make_absolute(job.directory, path);
+        llvm::sys::path::remove_dots(path, true);
+        StringRef shown = path, directory = StringRef(job.directory).rtrim('/');
+        if (View::below(shown, directory) && shown.size() > directory.size())
+            shown = shown.drop_front(directory.size() + 1);
+        if (seen.insert(shown.str()).second)
+            all.emplace_back(json_text(shown), is_system);
+        return true;
+    }
+
+    void write(llvm::raw_ostream &out) const
+    {
+        llvm::json::OStream json(out);
+        json.array([&] {
+            for (const auto &file : all)
+                json.object([&] {
+                    json.attribute("name", file.first);
+                    json.attribute("system", file.second);
+                });
+        });
+    }
+
+  private:
+    const mw_bridge_job &job;
+    std::set<std::string> seen;
+    std::vector<std::pair<std::string, bool>> all;
+};
+
+/* Remarks of the optimiser, as JSON. */
+class RemarkWriter : public llvm::remarks::RemarkSerializer
+{
+  public:
+    explicit RemarkWriter(llvm::raw_ostream &out)
+        : RemarkSerializer(llvm::remarks::Format::YAML, out,
+                           llvm::remarks::SerializerMode::Standalone),
+          json(out)
+    {
+        json.arrayBegin();
+    }
+
+    ~RemarkWriter() override
+    {
+        json.arrayEnd();
+    }
+
+    void emit(const llvm::remarks::Remark &remark) override
+    {
+        json.object([&] {
+            json.attribute("type", llvm::remarks::typeToStr(remark.RemarkType));
+            json.attribute("pass", json_text(remark.PassName));
+            json.attribute("name", json_text(remark.RemarkName));
+            json.attribute("function", json_text(remark.FunctionName));
+            if (remark.Loc) {
+                json.attribute("file", json_text(remark.Loc->SourceFilePath));
+                json.attribute("line", remark.Loc->SourceLine);
+                json.attribute("column", remark.Loc->SourceColumn);
+            }
+            json.attributeArray("arguments", [&] {
+                for (const llvm::remarks::Argument &argument : remark.Args)
+                    json.object([&] {
+                        json.attribute("key", json_text(argument.Key));
+                        json.attribute("value", json_text(argument.Val));
+                    });
+            });
+        });
+    }
+
+    std::unique_ptr<llvm::remarks::MetaSerializer> metaSerializer(llvm::raw_ostream &,
+                                                                  std::optional<StringRef>) override
+    {
+        return nullptr; /* asked for when a section of the object is written: not in this mode */
+    }
+
+  private:
+    llvm::json::OStream json;
 };
 
 /* Notes what makes the bytes depend on more than the files; and asks whether to go on. */
@@ -628,75 +914,195 @@ class PreprocessAction : public clang::PreprocessorFrontendAction
     llvm::raw_ostream &out;
 };
 
+/* As clang's own action for -ast-dump=json, which can write to standard output only. */
+class DumpAction : public clang::ASTFrontendAction
+{
+  public:
+    explicit DumpAction(BoundedStream::Kept &kept) : kept(kept)
+    {
+    }
+
+    std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance &,
+                                                          StringRef) override
+    {
+        return clang::CreateASTDumper(std::make_unique<BoundedStream>(kept), /*FilterString=*/"",
+                                      /*DumpDecls=*/true, /*Deserialize=*/false,
+                                      /*DumpLookups=*/false, /*DumpDeclTypes=*/false,
+                                      clang::ADOF_JSON);
+    }
+
+  private:
+    BoundedStream::Kept &kept;
+};
+
+/* The ids in clang's JSON are addresses. Make them numbers in the order in which they come, which
+ * are the same each time and no longer. */
+void number_ids(char *text, size_t &bytes)
+{
+    llvm::DenseMap<uint64_t, unsigned> numbers;
+    StringRef rest(text, bytes);
+    char *to = text;
+    auto move = [&](size_t count) {
+        memmove(to, rest.data(), count);
+        to += count;
+        rest = rest.drop_front(count);
+    };
+    for (size_t at; (at = rest.find(": \"0x")) != StringRef::npos;) {
+        bool comment = rest.take_front(at).ends_with("\"text\"");
+        uint64_t id;
+        move(at + strlen(": \""));
+        StringRef digits = rest.take_while([](char c) { return c != '"'; });
+        if (comment || digits.size() < strlen("0x1234") || digits.getAsInteger(0, id))
+            continue;
+        to += snprintf(to, digits.size() + 1, "0x%x",
+                       numbers.try_emplace(id, numbers.size() + 1).first->second);
+        rest = rest.drop_front(digits.size());
+    }
+    move(rest.size());
+    bytes = to - text;
+}
+
+/* As clang's own action for -emit-ast and for headers, which can write to a file only. */
+class SerializeAction : public clang::ASTFrontendAction
+{
+  public:
+    explicit SerializeAction(std::shared_ptr<clang::PCHBuffer> buffer) : buffer(std::move(buffer))
+    {
+    }
+
+    bool BeginSourceFileAction(clang::CompilerInstance &compiler) override
+    {
+        compiler.getLangOpts().CompilingPCH = true;
+        return true;
+    }
+
+    std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance &compiler,
+                                                          StringRef) override
+    {
+        return std::make_unique<clang::PCHGenerator>(
+            compiler.getPreprocessor(), compiler.getModuleCache(), /*OutputFile=*/"",
+            /*isysroot=*/"", buffer, compiler.getFrontendOpts().ModuleFileExtensions,
+            /*AllowASTWithErrors=*/false, /*IncludeTimestamps=*/false);
+    }
+
+    clang::TranslationUnitKind getTranslationUnitKind() override
+    {
+        return clang::TU_Prefix;
+    }
+
+    bool hasASTFileSupport() const override
+    {
+        return false;
+    }
+
+  private:
+    std::shared_ptr<clang::PCHBuffer> buffer;
+};
+
+void say(const mw_bridge_job &job, const char *reason)
+{
+    mw_diagnostic fatal = {};
+    fatal.severity = MW_SEVERITY_FATAL;
+    fatal.message = reason;
+    fatal.file = fatal.flag = fatal.category = fatal.line_text = "";
+    if (job.on_diagnostic)
+        job.on_diagnostic(job.user, &fatal);
+}
+
 struct Run {
     const mw_bridge_job &job;
     mw_bridge_result &result;
     BoundedStream::Kept kept;
+    BoundedStream::Kept extras[MW_EXTRAS];
     Cancel cancel;
     DiagnosticSink sink;
+    llvm::IntrusiveRefCntPtr<View> view;
+    std::shared_ptr<Dependencies> dependencies;
     llvm::LLVMContext context;
 
-    Run(const mw_bridge_job &job, mw_bridge_result &result)
-        : job(job), result(result), kept{job.artifact_bytes_max}, cancel(job), sink(job, cancel)
-    {
-        if (job.cancelled)
-            context.setOptPassGate(cancel);
-    }
-
-    ~Run()
-    {
-        free(kept.data);
-    }
-
+    Run(const mw_bridge_job &job, mw_bridge_result &result);
+    ~Run();
     int run();
 
   private:
-    llvm::IntrusiveRefCntPtr<vfs::FileSystem> files();
-    std::shared_ptr<clang::CompilerInvocation>
-    invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files);
+    bool wants(mw_extra extra) const
+    {
+        return job.extras & 1u << extra;
+    }
+
+    bool add_files();
+    std::vector<const char *> arguments() const;
+    std::shared_ptr<clang::CompilerInvocation> ask_driver();
+    std::shared_ptr<clang::CompilerInvocation> invocation();
+    void use_preamble(clang::CompilerInvocation &made);
+    bool serialize(clang::CompilerInstance &compiler);
     bool needs_process_options(const clang::CompilerInvocation &made, DiagnosticsEngine &engine);
     bool generate(clang::CompilerInstance &compiler);
     bool execute(clang::CompilerInstance &compiler);
+    void compile(std::shared_ptr<clang::CompilerInvocation> made);
+    int finish();
+    int write_extras();
+    int write_inputs();
 };
 
-/* Null when memory runs out. */
-llvm::IntrusiveRefCntPtr<vfs::FileSystem> Run::files()
+Run::Run(const mw_bridge_job &job, mw_bridge_result &result)
+    : job(job), result(result), kept{job.artifact_bytes_max}, cancel(job), sink(job, cancel),
+      view(llvm::makeIntrusiveRefCnt<View>(job))
 {
-    auto memory = llvm::makeIntrusiveRefCnt<vfs::InMemoryFileSystem>();
-    memory->setCurrentWorkingDirectory(job.directory);
+    for (BoundedStream::Kept &extra : extras)
+        extra.bytes_max = MW_EXTRA_BYTES_MAX;
+    if (job.cancelled)
+        context.setOptPassGate(cancel);
+    if (wants(MW_EXTRA_TIME_TRACE))
+        llvm::timeTraceProfilerInitialize(TIME_TRACE_US_MIN, "millwright");
+}
+
+Run::~Run()
+{
+    if (wants(MW_EXTRA_TIME_TRACE))
+        llvm::timeTraceProfilerCleanup();
+}
+
+/* False when memory runs out. */
+bool Run::add_files()
+{
     for (size_t i = 0; i < job.file_count; i++) {
         const mw_source_file &file = job.files[i];
         /* A copy, because the lexer wants a NUL at the end. */
         auto text =
             llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
         if (!text)
-            return nullptr;
-        memory->addFile(file.name, 0, std::move(text));
+            return false;
+        view->add(file.name, std::move(text));
     }
-    auto all = llvm::makeIntrusiveRefCnt<vfs::OverlayFileSystem>(
-        llvm::makeIntrusiveRefCnt<ReadableFiles>(job));
-    all->pushOverlay(memory);
-    return all;
+    if (job.preamble && job.preamble->bytes) {
+        StringRef bytes(static_cast<const char *>(job.preamble->bytes), job.preamble->count);
+        view->add(preamble_path, llvm::MemoryBuffer::getMemBuffer(
+                                     bytes, preamble_path, /*RequiresNullTerminator=*/false));
+    }
+    return true;
 }
 
 /* For some targets the driver sets options of LLVM's that are the whole process's (-mllvm): other
- * compiles would obey them too, and without them the code is not what clang makes. */
+ * compiles would obey them too, and without them the code is not what clang makes. The syntax of
+ * assembly is one as well, but see AsmSyntax. */
 bool Run::needs_process_options(const clang::CompilerInvocation &made, DiagnosticsEngine &engine)
 {
     const std::vector<std::string> &options = made.getFrontendOpts().LLVMArgs;
-    if (options.empty() || job.emit == MW_EMIT_NONE || job.emit == MW_EMIT_PREPROCESSED)
+    auto found = llvm::find_if(options, [](const std::string &option) {
+        return !StringRef(option).starts_with("-x86-asm-syntax=");
+    });
+    if (found == options.end() || job.emit == MW_EMIT_NONE || job.emit == MW_EMIT_PREPROCESSED)
         return false;
     engine.Report(engine.getCustomDiagID(
         DiagnosticsEngine::Error,
         "code for target '%0' needs an option of the whole compiler process ('-mllvm %1'), which "
         "would change other compiles; choose another target, or ask for no code"))
-        << made.getTargetOpts().Triple << options.front();
+        << made.getTargetOpts().Triple << *found;
     return true;
 }
 
-/* Ask the driver. Null when it found an error, which it has reported. */
-std::shared_ptr<clang::CompilerInvocation>
-Run::invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files)
+std::vector<const char *> Run::arguments() const
 {
     std::vector<const char *> args{job.clang_path, "--no-default-config"};
     args.insert(args.end(), job.args, job.args + job.arg_count);
@@ -704,7 +1110,28 @@ Run::invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files)
         args.push_back("-E");
     /* createInvocation adds -fsyntax-only before the "--": not for the user to hear about. */
     args.insert(args.end(), {"--start-no-unused-arguments", "--", job.main});
+    return args;
+}
 
+/* Null when the driver found an error, which it has reported. */
+std::shared_ptr<clang::CompilerInvocation> Run::ask_driver()
+{
+    llvm::TimeTraceScope scope("Driver");
+    std::vector<const char *> args = arguments();
+    /* Of the name of the main file only the ending matters, so the rest can be put in later. */
+    std::string question = std::string(job.directory) + '\n';
+    for (char **variable = environ; variable && *variable; variable++) /* some are obeyed */
+        question += std::string(*variable) + '\n';
+    for (const char *arg : llvm::ArrayRef(args).drop_back())
+        question += std::string(arg) + '\n';
+    question += llvm::sys::path::extension(job.main);
+    if (Answers::Invocation known = answers().find(question, *view)) {
+        auto made = std::make_shared<clang::CompilerInvocation>(*known);
+        clang::FrontendInputFile &input = made->getFrontendOpts().Inputs[0];
+        input = clang::FrontendInputFile(job.main, input.getKind(), input.isSystem());
+        made->getCodeGenOpts().MainFileName = llvm::sys::path::filename(job.main).str();
+        return made;
+    }
     llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> options(
         clang::CreateAndPopulateDiagOpts(args).release());
     auto diagnostics = llvm::makeIntrusiveRefCnt<DiagnosticsEngine>(
@@ -713,15 +1140,60 @@ Run::invocation(llvm::IntrusiveRefCntPtr<vfs::FileSystem> files)
     clang::ProcessWarningOptions(*diagnostics, *options, /*ReportDiags=*/false);
     clang::CreateInvocationOptions how;
     how.Diags = diagnostics;
-    how.VFS = files;
+    how.VFS = view;
     std::shared_ptr<clang::CompilerInvocation> made = clang::createInvocation(args, how);
     if (!made || diagnostics->hasErrorOccurred() || needs_process_options(*made, *diagnostics))
         return nullptr;
-    made->getFrontendOpts().DisableFree = false; /* this process goes on */
-    made->getCodeGenOpts().DisableFree = false;
-    made->getCodeGenOpts().EmitLLVMUseLists = job.emit == MW_EMIT_BITCODE; /* as the driver does */
-    made->getPreprocessorOpts().DisablePragmaDebugCrash = true;
+    /* For MinGW and AVR the driver looks at the disk past the view, so that who asks again could
+     * get an old answer; and what it warned of, or wants of LLVM's options, is for each run to
+     * hear. */
+    if (!sink.delivered && made->getFrontendOpts().LLVMArgs.empty() &&
+        llvm::Triple(made->getTargetOpts().Triple).isOSLinux())
+        answers().keep(question, *view, std::make_shared<clang::CompilerInvocation>(*made));
     return made;
+}
+
+std::shared_ptr<clang::CompilerInvocation> Run::invocation()
+{
+    auto made = ask_driver();
+    if (!made)
+        return nullptr;
+    clang::CodeGenOptions &code = made->getCodeGenOpts();
+    made->getFrontendOpts().DisableFree = false; /* this process goes on */
+    code.DisableFree = false;
+    code.EmitLLVMUseLists = job.emit == MW_EMIT_BITCODE; /* as the driver does */
+    made->getPreprocessorOpts().DisablePragmaDebugCrash = true;
+    if (job.preamble)
+        use_preamble(*made);
+    /* As clang does for remarks: instructions know their places, and nobody writes them down. */
+    if (wants(MW_EXTRA_REMARKS) && code.getDebugInfo() == llvm::codegenoptions::NoDebugInfo)
+        code.setDebugInfo(llvm::codegenoptions::LocTrackingOnly);
+    return made;
+}
+
+/* The main file that the job names. */
+const mw_source_file *main_file(const mw_bridge_job &job)
+{
+    return std::find_if(job.files, job.files + job.file_count, [&](const mw_source_file &file) {
+        return StringRef(file.name) == job.main;
+    });
+}
+
+/* As clang::PrecompiledPreamble does. Not where headers can be seen in what comes out. */
+void Run::use_preamble(clang::CompilerInvocation &made)
+{
+    const mw_preamble_use &use = *job.preamble;
+    const mw_source_file *main = main_file(job);
+    bool hidden = job.emit <= MW_EMIT_BITCODE || job.emit == MW_EMIT_NONE;
+    if (!hidden || made.getCodeGenOpts().getDebugInfo() != llvm::codegenoptions::NoDebugInfo ||
+        (job.extras & ~(1u << MW_EXTRA_LINE_MAP)) || !use.bytes || !use.covers_bytes ||
+        main == job.files + job.file_count || use.covers_bytes > main->bytes)
+        return;
+    clang::PreprocessorOptions &options = made.getPreprocessorOpts();
+    options.ImplicitPCHInclude = preamble_path;
+    options.PrecompiledPreambleBytes = {use.covers_bytes, main->data[use.covers_bytes - 1] == '\n'};
+    options.DisablePCHOrModuleValidation = clang::DisableValidationForModuleKind::PCH;
+    options.UsePredefines = false; /* it has them */
 }
 
 bool holds_inline_asm(const llvm::Module &module)
@@ -737,33 +1209,69 @@ bool holds_inline_asm(const llvm::Module &module)
     return false;
 }
 
+/* As clang's own five, which differ in that number only. */
+struct GenerateAction : clang::CodeGenAction {
+    GenerateAction(mw_emit_kind emit, llvm::LLVMContext *context)
+        : CodeGenAction(emit == MW_EMIT_ASM       ? clang::Backend_EmitAssembly
+                        : emit == MW_EMIT_LLVM_IR ? clang::Backend_EmitLL
+                        : emit == MW_EMIT_BITCODE ? clang::Backend_EmitBC
+                                                  : clang::Backend_EmitObj,
+                        context)
+    {
+    }
+};
+
 bool Run::generate(clang::CompilerInstance &compiler)
 {
-    std::unique_ptr<clang::CodeGenAction> action;
-    switch (job.emit) {
-    case MW_EMIT_ASM:
-        action = std::make_unique<Watched<clang::EmitAssemblyAction>>(result, cancel, &context);
-        break;
-    case MW_EMIT_LLVM_IR:
-        action = std::make_unique<Watched<clang::EmitLLVMAction>>(result, cancel, &context);
-        break;
-    case MW_EMIT_BITCODE:
-        action = std::make_unique<Watched<clang::EmitBCAction>>(result, cancel, &context);
-        break;
-    default:
-        action = std::make_unique<Watched<clang::EmitObjAction>>(result, cancel, &context);
-        break;
+    BoundedStream remarks(extras[MW_EXTRA_REMARKS]);
+    Watched<GenerateAction> action(result, cancel, job.emit, &context);
+    if (wants(MW_EXTRA_REMARKS)) {
+        context.setMainRemarkStreamer(std::make_unique<llvm::remarks::RemarkStreamer>(
+            std::make_unique<RemarkWriter>(remarks)));
+        context.setLLVMRemarkStreamer(
+            std::make_unique<llvm::LLVMRemarkStreamer>(*context.getMainRemarkStreamer()));
     }
     compiler.setOutputStream(std::make_unique<BoundedStream>(kept));
-    bool ok = compiler.ExecuteAction(*action);
-    std::unique_ptr<llvm::Module> module = action->takeModule();
+    bool ok = compiler.ExecuteAction(action);
+    context.setLLVMRemarkStreamer(nullptr);
+    context.setMainRemarkStreamer(nullptr); /* ends the list */
+    std::unique_ptr<llvm::Module> module = action.takeModule();
     if (module && holds_inline_asm(*module))
         result.has_inline_asm = 1;
     return ok;
 }
 
+/* A preamble keeps the text of its own main file, which nobody has who uses it. */
+bool Run::serialize(clang::CompilerInstance &compiler)
+{
+    auto buffer = std::make_shared<clang::PCHBuffer>();
+    std::unique_ptr<llvm::MemoryBuffer> text;
+    if (job.emit == MW_EMIT_PREAMBLE) {
+        clang::PreprocessorOptions &options = compiler.getPreprocessorOpts();
+        const mw_source_file *main = main_file(job);
+        text = llvm::MemoryBuffer::getMemBufferCopy(StringRef(main->data, main->bytes), job.main);
+        options.addRemappedFile(job.main, text.get());
+        options.RetainRemappedFileBuffers = true;
+        options.GeneratePreamble = true;
+    }
+    Watched<SerializeAction> action(result, cancel, buffer);
+    bool ok = compiler.ExecuteAction(action) && buffer->IsComplete;
+    if (ok)
+        BoundedStream(kept).write(buffer->Data.data(), buffer->Data.size());
+    return ok;
+}
+
 bool Run::execute(clang::CompilerInstance &compiler)
 {
+    if (job.emit == MW_EMIT_AST || job.emit == MW_EMIT_PREAMBLE)
+        return serialize(compiler);
+    if (job.emit == MW_EMIT_AST_JSON) {
+        Watched<DumpAction> action(result, cancel, kept);
+        bool ok = compiler.ExecuteAction(action);
+        if (kept.data)
+            number_ids(kept.data, kept.bytes);
+        return ok;
+    }
     if (job.emit == MW_EMIT_NONE) {
         Watched<clang::SyntaxOnlyAction> action(result, cancel);
         return compiler.ExecuteAction(action);
@@ -776,36 +1284,91 @@ bool Run::execute(clang::CompilerInstance &compiler)
     return generate(compiler);
 }
 
+void Run::compile(std::shared_ptr<clang::CompilerInvocation> made)
+{
+    clang::CompilerInstance compiler;
+    compiler.setInvocation(std::move(made));
+    compiler.setVerboseOutputStream(llvm::nulls());
+    compiler.createDiagnostics(&sink, /*ShouldOwnClient=*/false);
+    compiler.createFileManager(view);
+    sink.use(compiler.getLangOpts(), compiler.getDiagnosticOpts());
+    if (wants(MW_EXTRA_DEPENDENCIES)) {
+        dependencies = std::make_shared<Dependencies>(job);
+        compiler.addDependencyCollector(dependencies);
+    }
+    result.ok = execute(compiler);
+}
+
 int Run::run()
 {
-    auto view = files();
-    if (!view)
+    if (!add_files())
         return -ENOMEM;
-    auto made = invocation(view);
-    if (made) {
-        clang::CompilerInstance compiler;
-        compiler.setInvocation(made);
-        compiler.setVerboseOutputStream(llvm::nulls());
-        compiler.createDiagnostics(&sink, /*ShouldOwnClient=*/false);
-        compiler.createFileManager(view);
-        sink.use(compiler.getLangOpts(), compiler.getDiagnosticOpts());
-        result.ok = execute(compiler);
-    } else if (!sink.getNumErrors()) {
+    if (auto made = invocation())
+        compile(std::move(made));
+    else if (!sink.getNumErrors())
         return -EIO;
-    }
-    if (cancel.seen) {
+    int rc = finish();
+    if (rc)
         result.ok = 0;
+    return rc;
+}
+
+int Run::finish()
+{
+    if (cancel.seen)
         return -ECANCELED;
-    }
-    if (sink.error || kept.error) {
-        result.ok = 0;
+    if (kept.error)
+        result.artifact_bytes = kept.wanted;
+    if (sink.error || kept.error)
         return sink.error ? sink.error : kept.error;
+    if (!result.ok)
+        return 0;
+    int rc = write_extras();
+    if (!rc)
+        rc = write_inputs();
+    if (!rc)
+        kept.give(result.artifact, result.artifact_bytes);
+    return rc;
+}
+
+int Run::write_extras()
+{
+    if (dependencies) {
+        BoundedStream out(extras[MW_EXTRA_DEPENDENCIES]);
+        dependencies->write(out);
     }
-    if (result.ok && kept.data) {
-        result.artifact = std::exchange(kept.data, nullptr);
-        result.artifact_bytes = kept.bytes;
+    if (wants(MW_EXTRA_TIME_TRACE)) {
+        BoundedStream out(extras[MW_EXTRA_TIME_TRACE]);
+        llvm::timeTraceProfilerWrite(out);
+    }
+    for (size_t i = 0; i < MW_EXTRAS; i++) {
+        if (!wants(static_cast<mw_extra>(i)))
+            continue;
+        if (extras[i].error == -E2BIG)
+            say(job,
+                "an extra (dependencies, remarks or time trace) of this source is over 16 MiB; "
+                "do without it, or compile the source in parts");
+        if (extras[i].error)
+            return extras[i].error;
+        extras[i].give(result.extras[i].data, result.extras[i].bytes);
     }
     return 0;
+}
+
+/* A preamble is kept with all that it depends on, a request's answer with what is the request's. */
+int Run::write_inputs()
+{
+    BoundedStream::Kept inputs{MW_EXTRA_BYTES_MAX};
+    BoundedStream out(inputs);
+    bool all = job.emit == MW_EMIT_PREAMBLE;
+    if (!job.readable_dirs)
+        return 0;
+    for (const auto &[path, what] : view->lookups)
+        if ((all || !view->readable(path)) && path != preamble_path)
+            (out << what << path).write('\0');
+    if (!inputs.error)
+        inputs.give(result.inputs.data, result.inputs.bytes);
+    return inputs.error == -E2BIG ? 0 : inputs.error; /* too many: unknown */
 }
 
 /* A fatal error of LLVM, or the lack of memory, would end the process: on a thread that compiles it
@@ -852,22 +1415,50 @@ void no_memory()
         std::set_new_handler(nullptr); /* so that it throws; the next run puts this back */
 }
 
+/* The syntax of x86 assembly is an option of the process, which the code generator looks at when it
+ * sets up. So runs with -masm=intel have the process for themselves, and all others share it. */
+pthread_rwlock_t asm_syntax_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+bool is_intel(const mw_bridge_job &job)
+{
+    StringRef syntax;
+    for (size_t i = 0; i < job.arg_count; i++) {
+        StringRef arg(job.args[i]);
+        if (arg.consume_front("-masm="))
+            syntax = arg; /* the last one is obeyed */
+    }
+    return syntax == "intel";
+}
+
+struct AsmSyntax {
+    llvm::cl::Option *option = nullptr;
+
+    explicit AsmSyntax(bool intel)
+    {
+        if (intel ? pthread_rwlock_wrlock(&asm_syntax_lock)
+                  : pthread_rwlock_rdlock(&asm_syntax_lock))
+            abort();
+        if (intel)
+            option = llvm::cl::getRegisteredOptions().lookup("x86-asm-syntax");
+        if (option)
+            option->addOccurrence(0, option->ArgStr, "intel");
+    }
+
+    ~AsmSyntax()
+    {
+        if (option)
+            option->reset();
+        if (pthread_rwlock_unlock(&asm_syntax_lock))
+            abort();
+    }
+};
+
 std::atomic<bool> recovering; /* set once, before threads exist: relaxed */
 
 int run_unguarded(const mw_bridge_job &job, mw_bridge_result &result)
 {
     Run run(job, result);
     return run.run();
-}
-
-void say(const mw_bridge_job &job, const char *reason)
-{
-    mw_diagnostic fatal = {};
-    fatal.severity = MW_SEVERITY_FATAL;
-    fatal.message = reason;
-    fatal.file = fatal.flag = fatal.category = fatal.line_text = "";
-    if (job.on_diagnostic)
-        job.on_diagnostic(job.user, &fatal);
 }
 
 int run_until_breakdown(const mw_bridge_job &job, mw_bridge_result &result)
@@ -966,6 +1557,7 @@ extern "C" int mw_bridge_run(const struct mw_bridge_job *job, struct mw_bridge_r
     *result = {};
     if (recovering.load(std::memory_order_relaxed))
         std::set_new_handler(no_memory);
+    AsmSyntax syntax(is_intel(*job));
     llvm::CrashRecoveryContext context; /* does nothing until mw_bridge_recover */
     if (!context.RunSafely([&] { rc = run_until_breakdown(*job, *result); })) {
         char reason[128];
@@ -977,7 +1569,10 @@ extern "C" int mw_bridge_run(const struct mw_bridge_job *job, struct mw_bridge_r
         say(*job, reason);
         rc = -EIO;
     }
-    if (result->end != MW_BRIDGE_RETURNED)
+    if (result->end != MW_BRIDGE_RETURNED) {
         llvm::RestorePrettyStackState(trace);
+        if (job->extras & 1u << MW_EXTRA_TIME_TRACE)
+            llvm::timeTraceProfilerCleanup();
+    }
     return rc;
 }

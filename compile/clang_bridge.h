@@ -4,7 +4,9 @@
  *
  * Ownership:  a job only points; on_diagnostic's argument lives during the call only; the
  *             artifact is malloc'ed and goes to the caller.
- * Threads:    any thread, many at once, after mw_bridge_init. */
+ * Threads:    any thread, many at once, after mw_bridge_init; but one with -masm=intel waits until
+ *             no other runs, and then they wait for it.
+ * Bounds:     the artifact by the job, each extra and the inputs by MW_EXTRA_BYTES_MAX. */
 #ifndef MW_CLANG_BRIDGE_H
 #define MW_CLANG_BRIDGE_H
 
@@ -28,12 +30,22 @@ struct mw_bridge_job {
     size_t arg_count;
     const char *const *readable_dirs; /* NULL: the whole file system */
     size_t readable_count;
-    enum mw_emit_kind emit;
+    enum mw_emit_kind emit; /* MW_EMIT_PREAMBLE: the main file is `#include <...>` lines */
+    unsigned extras;        /* bits; the line map is not the bridge's */
+    /* NULL, or what was made with the same arguments, of one line for each #include in the bytes
+     * that it covers. Not used where it would show: with -g, extras, preprocessed text, trees. */
+    const struct mw_preamble_use *preamble;
     uint64_t artifact_bytes_max;
     int (*on_diagnostic)(void *user, const struct mw_diagnostic *diagnostic);
     void *user;
     int (*cancelled)(void *user); /* NULL, or asked at poll points: not 0 ends the run */
     void *cancelled_user;
+};
+
+/* malloc'ed, and the receiver's. */
+struct mw_bridge_text {
+    char *data;
+    size_t bytes;
 };
 
 /* How a run ended. After all but the first its heap is lost to the process. */
@@ -47,10 +59,16 @@ enum mw_bridge_end {
 struct mw_bridge_result {
     int ok;
     char *artifact;
-    size_t artifact_bytes;
-    int has_inline_asm; /* the unit holds inline assembly, which may read any file */
-    int reads_clock;    /* __DATE__, __TIME__ or __TIMESTAMP__ was expanded */
+    size_t artifact_bytes; /* with -E2BIG and no artifact: how many there were to be */
+    int has_inline_asm;    /* the unit holds inline assembly, which may read any file */
+    int reads_clock;       /* __DATE__, __TIME__ or __TIMESTAMP__ was expanded */
     enum mw_bridge_end end;
+    struct mw_bridge_text extras[MW_EXTRAS];
+    /* What was looked for outside the readable directories (for a preamble everywhere), once each,
+     * by path: 'r' (read), 'd' (found, or a directory), 'a' (not there) or 'l' (a directory was
+     * listed), the path from the root, NUL. Empty: unknown (over MW_EXTRA_BYTES_MAX; a failed
+     * compile; the whole file system was readable). */
+    struct mw_bridge_text inputs;
 };
 
 /* Register targets; once per process, from any thread. */
@@ -73,7 +91,8 @@ int mw_bridge_recover(void);
 /* Take the address of the calling function's stack for the bottom of its thread's. */
 void mw_bridge_note_stack(void);
 
-/* Returns 0 when the compiler ran, -ENOMEM, -E2BIG, -ECANCELED, or -EIO (result->end says why). */
+/* Returns 0 when the compiler ran, -ENOMEM, -E2BIG (artifact, or an extra), -ECANCELED, or -EIO
+ * (result->end says why). */
 int mw_bridge_run(const struct mw_bridge_job *job, struct mw_bridge_result *result);
 
 #ifdef __cplusplus

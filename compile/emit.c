@@ -8,6 +8,8 @@
 
 #include <clang-c/Index.h>
 #include <millwright/diagnose.h>
+#include <millwright/line_map.h>
+#include <millwright/targets.h>
 
 #include "clang_bridge.h"
 #include "guard_internal.h"
@@ -103,8 +105,10 @@ int mw_compile(const struct mw_toolchain *toolchain, const struct mw_options *op
 
     if (end == MW_BRIDGE_CRASHED) /* and would again, in libclang */
         return 0;
-    if (result->ok || (rc != 0 && !broke_down) || (rc == 0 && errors > 0))
+    if (result->ok || (rc != 0 && !broke_down))
         return rc;
+    if (rc == 0 && errors > 0)
+        return mw_target_explain(options, &result->diagnostics);
     rc = mw_diagnose(toolchain, options, request, true, &result->diagnostics);
     if (rc == 0 && result->diagnostics.errors == errors)
         rc = explain(&result->diagnostics, broke_down);
@@ -116,6 +120,9 @@ void mw_compile_result_fini(struct mw_compile_result *result)
     if (!result)
         return;
     free(result->artifact);
+    for (size_t i = 0; i < MW_EXTRAS; i++)
+        free(result->extras[i].data);
+    free(result->inputs.data);
     mw_diagnostics_fini(&result->diagnostics);
     *result = (struct mw_compile_result){0};
 }
@@ -138,6 +145,8 @@ static int emit(const struct mw_toolchain *toolchain, const struct mw_options *o
         .files = request->files,
         .file_count = request->file_count,
         .emit = mw_options_emit(options),
+        .extras = mw_options_extras(options),
+        .preamble = request->preamble,
         .artifact_bytes_max = artifact_bytes_max(request),
         .on_diagnostic = collect,
         .user = &result->diagnostics,
@@ -160,6 +169,12 @@ static int emit(const struct mw_toolchain *toolchain, const struct mw_options *o
     result->artifact = ran.artifact;
     result->artifact_bytes = ran.artifact_bytes;
     result->not_storable = why_not_storable(request, &ran);
+    result->inputs = (struct mw_text){ran.inputs.data, ran.inputs.bytes};
+    for (size_t i = 0; i < MW_EXTRAS; i++)
+        result->extras[i] = (struct mw_text){ran.extras[i].data, ran.extras[i].bytes};
+    if (result->ok && mw_options_extras(options) & 1u << MW_EXTRA_LINE_MAP)
+        rc = mw_line_map_make(&result->extras[MW_EXTRA_LINE_MAP], result->artifact,
+                              result->artifact_bytes, request->directory);
     return rc;
 }
 

@@ -21,13 +21,21 @@
 
 #define MW_ARTIFACT_BYTES_MAX (UINT64_C(512) << 20)
 
+/* Text that is the result's own; NULL and 0: there is none. */
+struct mw_text {
+    char *data;
+    size_t bytes;
+};
+
 struct mw_compile_result {
-    bool ok;        /* the compiler succeeded; warnings do not matter */
-    char *artifact; /* NULL when there is none (failed, or MW_EMIT_NONE) */
-    size_t artifact_bytes;
+    bool ok;               /* the compiler succeeded; warnings do not matter */
+    char *artifact;        /* NULL when there is none (failed, or MW_EMIT_NONE) */
+    size_t artifact_bytes; /* after -E2BIG: how many there were to be */
     struct mw_diagnostics diagnostics;
-    const char *not_storable; /* NULL; or why the bytes depend on more than the key knows:
-                                 static text such as "inline assembly may read files" */
+    const char *not_storable;         /* NULL; or why the bytes depend on more than the key knows:
+                                         static text such as "inline assembly may read files" */
+    struct mw_text extras[MW_EXTRAS]; /* those that were asked for, as JSON */
+    struct mw_text inputs;            /* what of the request was looked at: manifest.h reads it */
 };
 
 /* Make the process fit to compile: turn libclang's hidden per-parse thread off

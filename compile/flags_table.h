@@ -177,6 +177,7 @@ static const struct rule rules[] = {
      "strict-align tls-direct-seg-refs unaligned-access",
      "code generation of a machine"},
     {ALLOW, JOINED, "-mabi=", "WORD", "calling convention"},
+    {ALLOW, JOINED, "-masm=", "att intel", "syntax of x86 assembly, inline and as output"},
     {ALLOW, JOINED, "-mbranch-protection=", "WORD", "branch protection"},
     {ALLOW, JOINED, "-mcmodel=", "small kernel medium large medlow medany", "code model"},
     {ALLOW, JOINED, "-mfloat-abi=", "soft softfp hard", "floating point on ARM"},

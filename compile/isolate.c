@@ -72,8 +72,9 @@ struct call {
     struct mw_limits limits;
     struct mw_wire_scheduling scheduling;
     uint64_t begin_ns, deadline_ns;
-    int stop;         /* descriptor, or -1 */
-    int request_file; /* the request, as the worker reads it */
+    int stop;                     /* descriptor, or -1 */
+    int request_file;             /* the request, as the worker reads it */
+    struct mw_wire_bounds bounds; /* of the answer */
     struct mw_compile_result *result;
     struct mw_usage *usage;
 
@@ -194,6 +195,7 @@ int mw_isolate_compile(struct mw_isolate *isolate, const struct mw_options *opti
     call.deadline_ns = call.begin_ns + call.limits.wall_ns;
     if (call.deadline_ns < call.begin_ns)
         call.deadline_ns = UINT64_MAX;
+    call.bounds = (struct mw_wire_bounds){call.limits.output_bytes, request->extras};
     scheduling_read(&call.scheduling);
     call.stop = stop_open(stop);
     if (stop && atomic_load_explicit(&stop->state, memory_order_relaxed)) {
@@ -400,30 +402,43 @@ static void tell_work(const struct call *call, bool begins)
         call->isolate->on_work(call->isolate->user, call->worker->pid, begins);
 }
 
+/* Since the last. */
+static uint64_t lap(uint64_t *since_ns)
+{
+    uint64_t before = *since_ns;
+
+    *since_ns = mw_clock_ns();
+    return *since_ns - before;
+}
+
 /* Returns as mw_isolate_compile, -ESRCH (the worker ended before it began), or -ENOLINK (it was
  * lost with its zygote). */
 static int attempt(struct call *call)
 {
     struct mw_isolate *isolate = call->isolate;
     enum ending ending;
+    uint64_t step_ns = call->begin_ns;
     int rc = mw_worker_take(isolate->pool, &call->scheduling, call->deadline_ns, call->stop,
                             &call->worker);
 
+    call->usage->take_ns = lap(&step_ns);
     if (rc == -ETIMEDOUT)
         return limit_name(call, MW_LIMIT_WALL);
     if (rc == -ECANCELED)
         atomic_fetch_add_explicit(&isolate->stopped, 1, memory_order_relaxed);
     if (rc)
         return rc;
-    call->answer_file = mw_wire_answer_make(call->limits.output_bytes);
+    call->answer_file = mw_wire_answer_make(&call->bounds);
     if (call->answer_file < 0) {
         mw_worker_drop(isolate->pool, call->worker);
         return call->answer_file == -ENOMEM ? -ENOMEM : -EAGAIN;
     }
     tell_work(call, true);
     rc = worker_hand_over(call);
+    call->usage->hand_ns = lap(&step_ns);
     if (rc == 0) {
         ending = worker_await(call);
+        call->usage->run_ns = lap(&step_ns);
         rc = worker_finish(call, ending);
     } else {
         ending = LOST;
@@ -463,7 +478,7 @@ static int limits_set(const struct call *call)
         {RLIMIT_DATA, data > 0 ? data + c->limits.memory_bytes : RLIM_INFINITY},
         /* The driver looks at the clock; this is for when the driver cannot. */
         {RLIMIT_CPU, (c->cpu_begin_ns + c->limits.cpu_ns) / MW_NS_PER_S + 2},
-        {RLIMIT_FSIZE, MW_WIRE_HEAD_BYTES + MW_WIRE_DIAGNOSTICS_BYTES_MAX + c->limits.output_bytes},
+        {RLIMIT_FSIZE, mw_wire_answer_bytes(&c->bounds)},
     };
 
     if (!(c->isolate->guards & MW_GUARD_LIMITS))
@@ -491,7 +506,9 @@ static int worker_hand_over(struct call *call)
                                  .kind = MW_MESSAGE_REQUEST,
                                  .number = ++call->worker->requests,
                                  .scheduling = call->scheduling};
-    int descriptors[] = {call->request_file, call->answer_file};
+    const struct mw_preamble_use *preamble = call->request->preamble;
+    bool has_preamble = preamble && preamble->file >= 0;
+    int descriptors[] = {call->request_file, call->answer_file, has_preamble ? preamble->file : -1};
     int rc;
 
     if (clock_getcpuclockid(call->worker->pid, &call->clock) ||
@@ -501,7 +518,9 @@ static int worker_hand_over(struct call *call)
     if (rc)
         return rc;
     mw_worker_peak_reset(call->worker);
-    return mw_message_send(call->worker->socket, &message, descriptors, 2) ? -ESRCH : 0;
+    return mw_message_send(call->worker->socket, &message, descriptors, has_preamble ? 3 : 2)
+               ? -ESRCH
+               : 0;
 }
 
 /* The CPU time that the request has used, as long as its process is there. */
@@ -650,8 +669,7 @@ static int worker_finish(struct call *call, enum ending ending)
 static int answer_take(struct call *call)
 {
     struct mw_wire_outcome outcome = {0};
-    int rc =
-        mw_wire_answer_read(call->answer_file, call->limits.output_bytes, call->result, &outcome);
+    int rc = mw_wire_answer_read(call->answer_file, &call->bounds, call->result, &outcome);
 
     if (rc)
         return rc == -ENOMEM ? rc : -EIO;

@@ -77,7 +77,8 @@ int mw_isolate_new(struct mw_isolate **out, const struct mw_isolate_options *opt
 void mw_isolate_free(struct mw_isolate *isolate);
 
 /* As mw_compile, in a worker. `usage` is filled whatever is returned; `options` were made of this
- * request. request->cancelled is not asked: use `stop`.
+ * request. request->cancelled is not asked: use `stop`. The request's preamble is used where it is
+ * a file, which the worker maps.
  * Returns 0 (the compiler ran, or crashed on this source: then ok is false and the diagnostics say
  * so), -ETIMEDOUT (wall), -EDQUOT (cpu, memory or output: usage->hit says which), -ECANCELED
  * (stopped), -EAGAIN (no worker could be had), -ENOMEM, -EINVAL (read_disk: a worker sees

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <millwright/digest.h>
+
+#include "key_internal.h"
 #include "request_internal.h"
 
 /* Changes whenever the same inputs are to give another key. */
@@ -20,28 +23,37 @@ static int hash_number(EVP_MD_CTX *hash, uint64_t number);
 int mw_key_compute(struct mw_key *key, struct mw_toolchain *toolchain,
                    const struct mw_options *options, const struct mw_compile_request *request)
 {
-    static const char digits[] = "0123456789abcdef";
-    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES], sum[HASH_BYTES];
-    EVP_MD_CTX *hash;
+    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
     int error = mw_toolchain_stamp(toolchain, stamp);
 
-    if (error < 0)
-        return error;
-    hash = EVP_MD_CTX_new();
-    if (!hash || EVP_DigestInit_ex(hash, EVP_sha256(), NULL) != 1 ||
-        hash_text(hash, KEY_SCHEME) < 0 || hash_text(hash, mw_toolchain_identity(toolchain)) < 0 ||
+    return error < 0 ? error : mw_key_compute_at(key, toolchain, stamp, options, request);
+}
+
+int mw_key_compute_at(struct mw_key *key, const struct mw_toolchain *toolchain,
+                      const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES],
+                      const struct mw_options *options, const struct mw_compile_request *request)
+{
+    return mw_key_compute_as(key, KEY_SCHEME, toolchain, stamp, options, request);
+}
+
+int mw_key_compute_as(struct mw_key *key, const char *scheme, const struct mw_toolchain *toolchain,
+                      const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES],
+                      const struct mw_options *options, const struct mw_compile_request *request)
+{
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
+    uint8_t sum[HASH_BYTES];
+    int error = 0;
+
+    if (!hash || EVP_DigestInit_ex(hash, EVP_sha256(), NULL) != 1 || hash_text(hash, scheme) < 0 ||
+        hash_text(hash, mw_toolchain_identity(toolchain)) < 0 ||
         hash_text(hash, mw_options_fingerprint(options)) < 0 || hash_request(hash, request) < 0 ||
-        hash_bytes(hash, stamp, sizeof stamp) < 0 || EVP_DigestFinal_ex(hash, sum, NULL) != 1)
+        hash_bytes(hash, stamp, MW_TOOLCHAIN_STAMP_BYTES) < 0 ||
+        EVP_DigestFinal_ex(hash, sum, NULL) != 1)
         error = -ENOMEM; /* the only way in which a digest in memory fails */
     EVP_MD_CTX_free(hash);
-    if (error < 0)
-        return error;
-    for (size_t i = 0; i < HASH_BYTES; i++) {
-        key->text[2 * i] = digits[sum[i] >> 4];
-        key->text[2 * i + 1] = digits[sum[i] & 15];
-    }
-    key->text[2 * HASH_BYTES] = '\0';
-    return 0;
+    if (error == 0)
+        mw_hex_text(key->text, sum, HASH_BYTES);
+    return error;
 }
 
 bool mw_key_valid(const char *text, size_t length)

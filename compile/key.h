@@ -25,6 +25,12 @@ struct mw_key {
 int mw_key_compute(struct mw_key *key, struct mw_toolchain *toolchain,
                    const struct mw_options *options, const struct mw_compile_request *request);
 
+/* The same as of the moment when the toolchain had this stamp: several keys of one moment need the
+ * look at the disk once. Returns 0 or -ENOMEM. Blocks on nothing. */
+int mw_key_compute_at(struct mw_key *key, const struct mw_toolchain *toolchain,
+                      const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES],
+                      const struct mw_options *options, const struct mw_compile_request *request);
+
 /* Whether `text` (of `length` bytes) has the form of a key. */
 bool mw_key_valid(const char *text, size_t length);
 

@@ -31,6 +31,9 @@ struct mw_limits {
 
 struct mw_usage {
     uint64_t wall_ns;
+    uint64_t take_ns; /* of that, until a worker was ready */
+    uint64_t hand_ns; /* and until it had the request */
+    uint64_t run_ns;  /* and until its answer; the rest is the answer's copy */
     uint64_t cpu_ns;
     uint64_t memory_peak_bytes; /* resident */
     uint64_t output_bytes;

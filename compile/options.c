@@ -9,18 +9,21 @@
 
 struct mw_options {
     enum mw_emit_kind emit;
+    unsigned extras;
     char *fingerprint;
     size_t arg_count;
     const char **args; /* owned, each malloc'ed; NULL-terminated */
 };
 
-static int args_collect(struct mw_options *options, const struct mw_compile_request *request,
-                        struct mw_refusal *refusal);
+static int args_collect(struct mw_options *options, const char *const *args, size_t count,
+                        bool read_disk, struct mw_refusal *refusal);
 static int language_settle(struct mw_options *options, const struct mw_compile_request *request,
                            const char **language, struct mw_refusal *refusal);
 static int language_from_flags(struct mw_options *options, const char **wanted,
                                struct mw_refusal *refusal);
 static const char *language_of_file(const char *name);
+static int extras_check(const struct mw_options *options, struct mw_refusal *refusal);
+static bool sets_level(const char *flag);
 static int fingerprint_make(struct mw_options *options, const char *language);
 
 /* The endings that the compiler driver knows, and what it takes such a file for: the names are
@@ -46,14 +49,21 @@ int mw_options_new(struct mw_options **out, const struct mw_compile_request *req
     if (!options)
         return -ENOMEM;
     options->emit = request->emit;
+    options->extras = request->extras;
     /* One more for an -x in front, one for the NULL. */
-    options->args = calloc(request->arg_count + 2, sizeof(*options->args));
+    options->args =
+        calloc(request->package_arg_count + request->arg_count + 2, sizeof(*options->args));
     if (!options->args) {
         error = -ENOMEM;
         goto out;
     }
-    if ((error = args_collect(options, request, refusal)) < 0 ||
-        (error = language_settle(options, request, &language, refusal)) < 0)
+    /* Packages may have include directories on the disk, and no other right. */
+    if ((error = args_collect(options, request->package_args, request->package_arg_count, true,
+                              refusal)) < 0 ||
+        (error = args_collect(options, request->args, request->arg_count, request->read_disk,
+                              refusal)) < 0 ||
+        (error = language_settle(options, request, &language, refusal)) < 0 ||
+        (error = extras_check(options, refusal)) < 0)
         goto out;
     error = fingerprint_make(options, language);
 out:
@@ -93,15 +103,19 @@ enum mw_emit_kind mw_options_emit(const struct mw_options *options)
     return options->emit;
 }
 
-static int args_collect(struct mw_options *options, const struct mw_compile_request *request,
-                        struct mw_refusal *refusal)
+unsigned mw_options_extras(const struct mw_options *options)
+{
+    return options->extras;
+}
+
+static int args_collect(struct mw_options *options, const char *const *args, size_t count,
+                        bool read_disk, struct mw_refusal *refusal)
 {
     size_t i = 0;
 
-    while (i < request->arg_count) {
+    while (i < count) {
         char *canonical = NULL;
-        int used = mw_flag_check(request->args + i, request->arg_count - i, request->read_disk,
-                                 &canonical, refusal);
+        int used = mw_flag_check(args + i, count - i, read_disk, &canonical, refusal);
 
         if (used < 0)
             return used;
@@ -184,6 +198,36 @@ static const char *language_of_file(const char *name)
     return NULL;
 }
 
+/* Lines of assembly are told by its debug lines. To add those silently would make other bytes than
+ * those asked for. */
+static int extras_check(const struct mw_options *options, struct mw_refusal *refusal)
+{
+    bool lines = false;
+
+    for (size_t i = 0; i < options->arg_count; i++) {
+        if (strncmp(options->args[i], "-g", 2) == 0 && sets_level(options->args[i]))
+            lines = strcmp(options->args[i], "-g0") != 0 && strcmp(options->args[i], "-ggdb0") != 0;
+    }
+    if (lines || !(options->extras & 1u << MW_EXTRA_LINE_MAP))
+        return 0;
+    return mw_refuse(refusal, MW_REFUSAL_FIELD, "also",
+                     "holds line-map, which is made of debug lines; add -gline-tables-only or -g "
+                     "to \"args\"");
+}
+
+/* Whether a -g flag says how much debug information there is. */
+static bool sets_level(const char *flag)
+{
+    static const char *const others[] = {"-gcolumn-info", "-gno-column-info", "-gstrict-dwarf",
+                                         "-gno-strict-dwarf"};
+
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strcmp(flag, others[i]) == 0)
+            return false;
+    }
+    return true;
+}
+
 static int fingerprint_make(struct mw_options *options, const char *language)
 {
     const char *target = "default";
@@ -199,6 +243,9 @@ static int fingerprint_make(struct mw_options *options, const char *language)
         return -ENOMEM;
     (void)fprintf(text, "language %s\nemit %s\ntarget %s\n", language,
                   mw_emit_kind_name(options->emit), target);
+    for (unsigned i = 0; i < MW_EXTRAS; i++)
+        if (options->extras & 1u << i)
+            (void)fprintf(text, "also %s\n", mw_extra_name((enum mw_extra)i));
     for (size_t i = 0; i < options->arg_count; i++)
         (void)fprintf(text, "arg %s\n", options->args[i]);
     if (ferror(text)) {

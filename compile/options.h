@@ -44,4 +44,7 @@ const char *const *mw_options_args(const struct mw_options *options, size_t *cou
 
 enum mw_emit_kind mw_options_emit(const struct mw_options *options);
 
+/* Bits of mw_extra. */
+unsigned mw_options_extras(const struct mw_options *options);
+
 #endif

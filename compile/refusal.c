@@ -13,10 +13,12 @@ static size_t character_bytes(const unsigned char *text);
 int mw_refuse(struct mw_refusal *refusal, enum mw_refusal_kind kind, const char *subject,
               const char *reason_format, ...)
 {
-    static const int errors[] = {
-        [MW_REFUSAL_FIELD] = -EINVAL, [MW_REFUSAL_FLAG] = -EPERM, [MW_REFUSAL_SIZE] = -E2BIG};
+    static const int errors[] = {[MW_REFUSAL_FIELD] = -EINVAL,
+                                 [MW_REFUSAL_FLAG] = -EPERM,
+                                 [MW_REFUSAL_SIZE] = -E2BIG,
+                                 [MW_REFUSAL_PACKAGE] = -ENOENT};
 
-    assert(kind >= MW_REFUSAL_FIELD && kind <= MW_REFUSAL_SIZE);
+    assert(kind >= MW_REFUSAL_FIELD && kind <= MW_REFUSAL_PACKAGE);
     if (refusal) {
         char reason[4 * sizeof refusal->reason];
         va_list arguments;

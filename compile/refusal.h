@@ -7,9 +7,10 @@
 
 enum mw_refusal_kind {
     MW_REFUSAL_NONE = 0,
-    MW_REFUSAL_FIELD, /* a field of the request is missing, malformed or out of bounds */
-    MW_REFUSAL_FLAG,  /* a compiler flag is not allowed */
-    MW_REFUSAL_SIZE   /* more than a documented bound */
+    MW_REFUSAL_FIELD,  /* a field of the request is missing, malformed or out of bounds */
+    MW_REFUSAL_FLAG,   /* a compiler flag is not allowed */
+    MW_REFUSAL_SIZE,   /* more than a documented bound */
+    MW_REFUSAL_PACKAGE /* a package is not installed */
 };
 
 struct mw_refusal {
@@ -19,7 +20,8 @@ struct mw_refusal {
 };
 
 /* Fill `refusal` (NULL is fine) and return the error that goes with `kind`: -EINVAL for a field,
- * -EPERM for a flag, -E2BIG for a size. Bytes of `subject` that do not print become '?'. */
+ * -EPERM for a flag, -E2BIG for a size, -ENOENT for a package. Bytes of `subject` that do not print
+ * become '?'. */
 int mw_refuse(struct mw_refusal *refusal, enum mw_refusal_kind kind, const char *subject,
               const char *reason_format, ...) __attribute__((format(printf, 4, 5)));
 

@@ -7,16 +7,19 @@
 
 #include "request_internal.h"
 
+static int check_extras(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_directory(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_files(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_file(const struct mw_compile_request *request, size_t index,
                       struct mw_refusal *refusal);
 static int check_names_apart(const struct mw_compile_request *request, struct mw_refusal *refusal);
 static int check_main(const struct mw_compile_request *request, struct mw_refusal *refusal);
-static int check_args(const struct mw_compile_request *request, struct mw_refusal *refusal);
+static int check_args(const char *field, const char *const *args, size_t count, size_t max,
+                      struct mw_refusal *refusal);
 static const char *path_fault(const char *path);
 static const char *part_fault(const char *part, size_t bytes, bool dots_fine);
 static int order_by_name(const void *a, const void *b);
+static int names_compare(const char *left, const char *right);
 static unsigned order_of(char c);
 
 static const struct {
@@ -25,6 +28,14 @@ static const struct {
     [MW_EMIT_OBJECT] = {"object", ".o"},    [MW_EMIT_ASM] = {"asm", ".s"},
     [MW_EMIT_LLVM_IR] = {"llvm-ir", ".ll"}, [MW_EMIT_BITCODE] = {"bitcode", ".bc"},
     [MW_EMIT_NONE] = {"none", ""},          [MW_EMIT_PREPROCESSED] = {"preprocessed", ".i"},
+    [MW_EMIT_AST] = {"ast", ".ast"},        [MW_EMIT_AST_JSON] = {"ast-json", ".json"},
+};
+
+static const char *const extra_names[MW_EXTRAS] = {
+    [MW_EXTRA_DEPENDENCIES] = "dependencies",
+    [MW_EXTRA_REMARKS] = "remarks",
+    [MW_EXTRA_TIME_TRACE] = "time-trace",
+    [MW_EXTRA_LINE_MAP] = "line-map",
 };
 
 static const struct {
@@ -45,12 +56,18 @@ int mw_request_check(const struct mw_compile_request *request, struct mw_refusal
                          "is no language of ours; give \"c\" or \"c++\"");
     if ((unsigned)request->emit >= MW_EMIT_KINDS)
         return mw_refuse(refusal, MW_REFUSAL_FIELD, "emit",
-                         "is no kind of output; give object, asm, llvm-ir, bitcode, preprocessed "
-                         "or none");
+                         "is no kind of output; give object, asm, llvm-ir, bitcode, preprocessed, "
+                         "ast, ast-json or none");
+    if ((error = check_extras(request, refusal)) < 0)
+        return error;
     if ((error = check_directory(request, refusal)) < 0 ||
         (error = check_files(request, refusal)) < 0 || (error = check_main(request, refusal)) < 0)
         return error;
-    return check_args(request, refusal);
+    error = check_args("packages", request->package_args, request->package_arg_count,
+                       MW_REQUEST_PACKAGE_ARGS_MAX, refusal);
+    if (error < 0)
+        return error;
+    return check_args("args", request->args, request->arg_count, MW_REQUEST_ARGS_MAX, refusal);
 }
 
 const char *mw_emit_kind_name(enum mw_emit_kind kind)
@@ -68,6 +85,22 @@ int mw_emit_kind_parse(const char *name, enum mw_emit_kind *kind)
     for (unsigned i = 0; i < MW_EMIT_KINDS; i++) {
         if (strcmp(name, emit_kinds[i].name) == 0) {
             *kind = (enum mw_emit_kind)i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+const char *mw_extra_name(enum mw_extra extra)
+{
+    return (unsigned)extra < MW_EXTRAS ? extra_names[extra] : "unknown";
+}
+
+int mw_extra_parse(const char *name, enum mw_extra *extra)
+{
+    for (unsigned i = 0; i < MW_EXTRAS; i++) {
+        if (strcmp(name, extra_names[i]) == 0) {
+            *extra = (enum mw_extra)i;
             return 0;
         }
     }
@@ -101,6 +134,34 @@ int mw_request_files_sort(const struct mw_compile_request *request,
         files[i] = &request->files[i];
     qsort(files, request->file_count, sizeof(*files), order_by_name);
     *out = files;
+    return 0;
+}
+
+size_t mw_request_files_place(const struct mw_source_file *const *files, size_t count,
+                              const char *name)
+{
+    size_t low = 0, high = count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (names_compare(files[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int check_extras(const struct mw_compile_request *request, struct mw_refusal *refusal)
+{
+    if (request->extras >= 1u << MW_EXTRAS)
+        return mw_refuse(refusal, MW_REFUSAL_FIELD, "also",
+                         "holds what we cannot tell; give dependencies, remarks, time-trace or "
+                         "line-map");
+    if (request->extras & 1u << MW_EXTRA_LINE_MAP && request->emit != MW_EMIT_ASM)
+        return mw_refuse(refusal, MW_REFUSAL_FIELD, "also",
+                         "line-map is of assembly; ask for \"emit\": \"asm\"");
     return 0;
 }
 
@@ -226,21 +287,21 @@ static int check_main(const struct mw_compile_request *request, struct mw_refusa
                      "is none of \"files\": '%.80s'; give the name of one of them", name);
 }
 
-static int check_args(const struct mw_compile_request *request, struct mw_refusal *refusal)
+static int check_args(const char *field, const char *const *args, size_t count, size_t max,
+                      struct mw_refusal *refusal)
 {
-    if (request->arg_count > MW_REQUEST_ARGS_MAX)
-        return mw_refuse(refusal, MW_REFUSAL_SIZE, "args",
-                         "has %zu entries and at most %u are taken; send fewer flags",
-                         request->arg_count, MW_REQUEST_ARGS_MAX);
-    for (size_t i = 0; i < request->arg_count; i++) {
-        const char *arg = request->args ? request->args[i] : NULL;
-        char field[64];
+    if (count > max)
+        return mw_refuse(refusal, MW_REFUSAL_SIZE, field,
+                         "has %zu entries and at most %zu are taken; send fewer flags", count, max);
+    for (size_t i = 0; i < count; i++) {
+        const char *arg = args ? args[i] : NULL;
+        char entry[64];
 
-        (void)snprintf(field, sizeof field, "args[%zu]", i);
+        (void)snprintf(entry, sizeof entry, "%s[%zu]", field, i);
         if (!arg || arg[0] == '\0')
-            return mw_refuse(refusal, MW_REFUSAL_FIELD, field, "is empty; leave it out");
+            return mw_refuse(refusal, MW_REFUSAL_FIELD, entry, "is empty; leave it out");
         if (strlen(arg) > MW_REQUEST_ARG_BYTES_MAX)
-            return mw_refuse(refusal, MW_REFUSAL_SIZE, field,
+            return mw_refuse(refusal, MW_REFUSAL_SIZE, entry,
                              "is longer than %u bytes: '%.40s...'; put it into a file of the "
                              "request",
                              MW_REQUEST_ARG_BYTES_MAX, arg);
@@ -280,9 +341,12 @@ static const char *part_fault(const char *part, size_t bytes, bool dots_fine)
 
 static int order_by_name(const void *a, const void *b)
 {
-    const char *left = (*(const struct mw_source_file *const *)a)->name;
-    const char *right = (*(const struct mw_source_file *const *)b)->name;
+    return names_compare((*(const struct mw_source_file *const *)a)->name,
+                         (*(const struct mw_source_file *const *)b)->name);
+}
 
+static int names_compare(const char *left, const char *right)
+{
     while (*left == *right && *left != '\0') {
         left++;
         right++;

@@ -9,4 +9,9 @@
 int mw_request_files_sort(const struct mw_compile_request *request,
                           const struct mw_source_file ***out);
 
+/* The place of the first of such a list whose name does not come before `name`: that of the file,
+ * or of the first below a directory of that name, where there is one. */
+size_t mw_request_files_place(const struct mw_source_file *const *files, size_t count,
+                              const char *name);
+
 #endif

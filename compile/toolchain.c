@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fts.h>
+#include <limits.h>
 #include <link.h>
 #include <openssl/evp.h>
 #include <stdbool.h>
@@ -22,12 +23,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <millwright/digest.h>
 #include <millwright/mutex.h>
 
 #include "clang_bridge.h"
 #include "toolchain_internal.h"
 
-#define DIRS_MAX 16u
+#define DIRS_MAX         96u
+#define PACKAGE_DIRS_MAX 64u /* of those, for packages and other machines */
 #define WATCHED                                                                                    \
     (IN_CREATE | IN_DELETE | IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_MOVED_FROM |              \
      IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF)
@@ -44,6 +47,7 @@ struct mw_toolchain {
     char *identity, *version, *target, *clang_path;
     char *dirs[DIRS_MAX + 1];
     size_t dir_count;
+    size_t package_dir_count; /* of them, those of mw_toolchain_dirs_below */
 
     struct mw_mutex lock; /* guards all below; held during a walk, so that one walk serves all */
     bool current;         /* `stamp` is what a walk would find, unless a look says no */
@@ -56,6 +60,11 @@ struct mw_toolchain {
 };
 
 static int dirs_find(struct mw_toolchain *toolchain);
+static int dirs_identify(struct mw_toolchain *toolchain);
+static int library_dirs_find(struct mw_toolchain *toolchain, const char *folder);
+static bool is_dir(const char *path);
+static int is_folder(const struct dirent *entry);
+static int is_machine(const struct dirent *entry);
 static int dir_add(struct mw_toolchain *toolchain, const char *path);
 static char *identity_make(void);
 static int library_describe(struct dl_phdr_info *info, size_t bytes, void *text);
@@ -77,12 +86,19 @@ int mw_toolchain_new(struct mw_toolchain **out)
     char *identity;
     int error;
 
+    *out = NULL;
     mw_bridge_init();
     identity = identity_make();
     if (!identity)
         return -ENOMEM;
     error = mw_toolchain_new_as(out, identity);
     free(identity);
+    if (error == 0)
+        error = dirs_identify(*out);
+    if (error < 0) {
+        mw_toolchain_free(*out);
+        *out = NULL;
+    }
     return error;
 }
 
@@ -212,21 +228,108 @@ uint64_t mw_toolchain_walks(struct mw_toolchain *toolchain)
 /* The compiler's own headers, which must be there, and the system's, as far as they are. */
 static int dirs_find(struct mw_toolchain *toolchain)
 {
-    static const char *const system_dirs[] = {"/usr/lib/gcc", "/usr/include", "/usr/local/include"};
+    static const char *const system_dirs[] = {"/usr/lib/gcc", "/usr/lib/gcc-cross", "/usr/include",
+                                              "/usr/local/include"};
     unsigned long major = strtoul(toolchain->version, NULL, 10);
     char resource[sizeof MW_LLVM_PREFIX "/lib/clang/" + 24];
-    struct stat found;
     int error;
 
     (void)snprintf(resource, sizeof resource, MW_LLVM_PREFIX "/lib/clang/%lu", major);
-    if (stat(resource, &found) < 0 || !S_ISDIR(found.st_mode))
+    if (!is_dir(resource))
         return -ENOENT;
     error = dir_add(toolchain, resource);
     for (size_t i = 0; error == 0 && i < sizeof system_dirs / sizeof system_dirs[0]; i++) {
-        if (stat(system_dirs[i], &found) == 0 && S_ISDIR(found.st_mode))
+        if (is_dir(system_dirs[i]))
             error = dir_add(toolchain, system_dirs[i]);
     }
+    if (error == 0) /* headers for other machines: /usr/aarch64-linux-gnu/include */
+        error = mw_toolchain_dirs_below(toolchain, "/usr", true);
+    return error < 0 ? error : library_dirs_find(toolchain, "/usr/lib");
+}
+
+/* Some packages have headers for one machine only, beside their libraries: as in
+ * /usr/lib/x86_64-linux-gnu/glib-2.0/include. */
+static int library_dirs_find(struct mw_toolchain *toolchain, const char *folder)
+{
+    struct dirent **names = NULL;
+    int count = scandir(folder, &names, is_machine, alphasort);
+    int error = 0;
+
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX];
+
+        if (error == 0 &&
+            snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name) < (int)sizeof path)
+            error = mw_toolchain_dirs_below(toolchain, path, false);
+        free(names[i]);
+    }
+    free(names);
     return error;
+}
+
+int mw_toolchain_dirs_below(struct mw_toolchain *toolchain, const char *folder, bool machines_only)
+{
+    struct dirent **names = NULL;
+    int count = scandir(folder, &names, machines_only ? is_machine : is_folder, alphasort);
+    int error = 0;
+
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        int bytes = snprintf(path, sizeof path, "%s/%s/include", folder, names[i]->d_name);
+
+        if (error == 0 && bytes < (int)sizeof path && is_dir(path) &&
+            toolchain->package_dir_count < PACKAGE_DIRS_MAX) {
+            error = dir_add(toolchain, path);
+            toolchain->package_dir_count++;
+        }
+        free(names[i]);
+    }
+    free(names);
+    return error;
+}
+
+/* Which directories there are decides what is found. */
+static int dirs_identify(struct mw_toolchain *toolchain)
+{
+    char sum[MW_SHA256_TEXT_BYTES];
+    char *all = NULL, *identity = NULL;
+    size_t bytes;
+    FILE *text = open_memstream(&all, &bytes);
+    int error = text ? 0 : -ENOMEM;
+
+    for (size_t i = 0; text && i < toolchain->dir_count; i++)
+        (void)fprintf(text, "%s\n", toolchain->dirs[i]);
+    if (text && (ferror(text) | (fclose(text) != 0)))
+        error = -ENOMEM;
+    if (error == 0)
+        error = mw_sha256_text(sum, all, bytes);
+    free(all);
+    if (error == 0 && asprintf(&identity, "%sdirectories %.16s\n", toolchain->identity, sum) < 0)
+        error = -ENOMEM;
+    if (error < 0)
+        return error;
+    free(toolchain->identity);
+    toolchain->identity = identity;
+    return 0;
+}
+
+static bool is_dir(const char *path)
+{
+    struct stat found;
+
+    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+/* Links are left out: what they lead to may be anywhere. */
+static int is_folder(const struct dirent *entry)
+{
+    return (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) && entry->d_name[0] != '.';
+}
+
+/* A triple as Debian names folders: x86_64-linux-gnu, arm-linux-gnueabihf. */
+static int is_machine(const struct dirent *entry)
+{
+    return is_folder(entry) && strstr(entry->d_name, "-linux-gnu") != NULL;
 }
 
 static int dir_add(struct mw_toolchain *toolchain, const char *path)

@@ -33,8 +33,8 @@ int mw_toolchain_new_as(struct mw_toolchain **out, const char *identity);
 
 void mw_toolchain_free(struct mw_toolchain *toolchain);
 
-/* The compiler's build identity: full version, default target, and size and time of its library
- * files. Two builds that may emit different bytes differ here. */
+/* The compiler's build identity: full version, default target, size and time of its library files,
+ * and which directories it may read. Two builds that may emit different bytes differ here. */
 const char *mw_toolchain_identity(const struct mw_toolchain *toolchain);
 
 /* "19.1.7" */
@@ -46,7 +46,9 @@ const char *mw_toolchain_target(const struct mw_toolchain *toolchain);
 /* The path the driver believes it was started as; it derives the resource directory from it. */
 const char *mw_toolchain_clang_path(const struct mw_toolchain *toolchain);
 
-/* Absolute directories that a compile may read. NULL-terminated. */
+/* Absolute directories that a compile may read, as they were found at the start: clang's own,
+ * /usr/include, /usr/local/include, gcc's, and of the folders of a machine (/usr/TRIPLE/include,
+ * /usr/lib/TRIPLE/NAME/include) the first 64. NULL-terminated. */
 const char *const *mw_toolchain_dirs(const struct mw_toolchain *toolchain, size_t *count);
 
 /* SHA-256 over path, size, times and inode of every file below the directories. A header may

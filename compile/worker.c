@@ -1,8 +1,8 @@
 /* worker.c - millwright-worker: the zygote, and the workers it forks. See isolate.h.
  *
- * The zygote loads LLVM, compiles two texts of its own, so that what is made at first use is made,
- * and from then on forks when the host asks for it. It has one thread, so a fork copies a whole
- * process. It never sees a request.
+ * The zygote loads LLVM, compiles a few texts of its own, so that what is made at first use is
+ * made, and from then on forks when the host asks for it. It has one thread, so a fork copies a
+ * whole process. It never sees a request.
  *
  * A worker enters the sandbox before anybody's source comes near it, says that it is ready, warms
  * up when no request comes soon, and serves what comes over its socket until the host kills it.
@@ -35,6 +35,7 @@
 #include <millwright/emit.h>
 #include <millwright/guard.h>
 #include <millwright/options.h>
+#include <millwright/preamble.h>
 
 #include "clang_bridge.h"
 #include "sandbox.h"
@@ -85,15 +86,17 @@ struct zygote {
     pid_t pid;
     unsigned guards;
     struct mw_toolchain *toolchain;
-    int host;    /* pidfd */
-    int signals; /* signalfd of SIGCHLD */
+    struct mw_compile_result warm_made; /* the preamble of WARM_HEADERS, from its own compile */
+    int host;                           /* pidfd */
+    int signals;                        /* signalfd of SIGCHLD */
     struct child children[CHILDREN_MAX];
     size_t child_count;
 };
 
 /* A text to compile in order to have compiled. */
 struct warm_text {
-    const char *name, *text, *flag;
+    const char *name, *text, *flag; /* flag NULL: none */
+    enum mw_emit_kind emit;
 };
 
 static int zygote_begin(struct zygote *zygote, pid_t host);
@@ -103,32 +106,37 @@ static void child_fork(struct zygote *zygote, int warm_ms);
 static void children_reap(struct zygote *zygote);
 static _Noreturn void worker_run(const struct zygote *zygote, int socket, int warm_ms);
 static void request_serve(const struct zygote *zygote, const struct mw_message *message,
-                          const int descriptors[2]);
-static void warm_up(const struct mw_toolchain *toolchain, const struct warm_text *text);
+                          const int *descriptors, size_t count);
+static void preamble_prepare(struct zygote *zygote);
+static void driver_warm_up(const struct zygote *zygote);
+static void warm_up(const struct zygote *zygote, const struct warm_text *text);
 static void scheduling_take(const struct mw_wire_scheduling *scheduling);
+
+/* What most sources begin with, and most compiles need not read any more. */
+#define WARM_HEADERS "#include <stdio.h>\n"
 
 static const struct warm_text warm_c = {
     "warm.c",
-    "#include <stdio.h>\n"
-    "int main(int argc, char **argv)\n"
-    "{\n"
-    "    for (int i = 0; i < argc; i++)\n"
-    "        printf(\"%d %s\\n\", i, argv[i]);\n"
-    "    return 0;\n"
-    "}\n",
+    WARM_HEADERS "int main(int argc, char **argv)\n"
+                 "{\n"
+                 "    for (int i = 0; i < argc; i++)\n"
+                 "        printf(\"%d %s\\n\", i, argv[i]);\n"
+                 "    return 0;\n"
+                 "}\n",
     "-O0",
+    MW_EMIT_OBJECT,
 };
 static const struct warm_text warm_zygote[] = {
     {"warm.c",
      "#include <stdio.h>\n"
      "int f(int a, double b) { for (int i = 0; i < a; i++) b += i; printf(\"%f\", b); return b; "
      "}\n",
-     "-O2"},
+     "-O2", MW_EMIT_OBJECT},
     {"warm.cc",
      "template <class T> struct box { T t; T *operator->() { return &t; } };\n"
      "struct a { virtual ~a() {} int n = 1; };\n"
      "int g(box<a> b) { auto f = [&](auto x) { return b->n + x; }; return f(1); }\n",
-     "-O2"},
+     "-O2", MW_EMIT_OBJECT},
 };
 
 int main(int argc, char **argv)
@@ -197,9 +205,11 @@ static int zygote_begin(struct zygote *zygote, pid_t host)
     /* Workers inherit what clang is told here: that it need start no thread for want of stack.
      * Where the stack cannot be had, deep sources end their worker a little earlier. */
     (void)mw_guard_enter();
-    warm_up(zygote->toolchain, &warm_c);
+    preamble_prepare(zygote);
+    warm_up(zygote, &warm_c);
     for (size_t i = 0; i < sizeof(warm_zygote) / sizeof(warm_zygote[0]); i++)
-        warm_up(zygote->toolchain, &warm_zygote[i]);
+        warm_up(zygote, &warm_zygote[i]);
+    driver_warm_up(zygote);
     (void)snprintf(hello.identity, sizeof(hello.identity), "%s",
                    mw_toolchain_identity(zygote->toolchain));
     return mw_message_send(MW_WIRE_CONTROL_FD, &hello, NULL, 0) ? MW_WORKER_EXIT_START : 0;
@@ -406,7 +416,7 @@ static void warm_up_and_tell(const struct zygote *zygote, int warm_ms, struct ow
         if (mw_message_send(MW_WIRE_CONTROL_FD, &warming, NULL, 0))
             _exit(MW_WORKER_EXIT_DONE);
     }
-    warm_up(zygote->toolchain, &warm_c);
+    warm_up(zygote, &warm_c);
     if (ready_tell(own))
         _exit(MW_WORKER_EXIT_DONE);
 }
@@ -415,7 +425,8 @@ static _Noreturn void worker_run(const struct zygote *zygote, int socket, int wa
 {
     struct mw_message message;
     struct own_files own;
-    int descriptors[2];
+    int descriptors[MW_WIRE_DESCRIPTORS_MAX];
+    size_t count = 0;
 
     worker_detach(zygote, socket);
     (void)prctl(PR_SET_NAME, WAITING_NAME);
@@ -426,13 +437,13 @@ static _Noreturn void worker_run(const struct zygote *zygote, int socket, int wa
     if (own.statm >= 0)
         close(own.statm);
     for (;;) {
-        int got = mw_message_receive(MW_WIRE_CONTROL_FD, &message, descriptors, 2, 0);
+        int got = mw_message_receive_request(MW_WIRE_CONTROL_FD, &message, descriptors, &count, 0);
 
         if (got == 0)
             _exit(MW_WORKER_EXIT_DONE);
-        if (got < 0 || message.kind != MW_MESSAGE_REQUEST)
+        if (got < 0 || message.kind != MW_MESSAGE_REQUEST || count < 2)
             _exit(MW_WORKER_EXIT_REQUEST);
-        request_serve(zygote, &message, descriptors);
+        request_serve(zygote, &message, descriptors, count);
     }
 }
 
@@ -456,74 +467,156 @@ static int compile(const struct zygote *zygote, const struct mw_options *options
 /* Returns 0, -EPROTO or -ENOMEM. The host has checked all this; the worker believes nobody. */
 static int options_make(struct mw_options **options, const struct mw_wire_request *wire)
 {
+    struct mw_compile_request outside = wire->request;
     struct mw_refusal refusal = {0};
 
-    if (mw_request_check(&wire->request, &refusal) ||
-        mw_options_new(options, &wire->request, &refusal))
+    if (outside.emit == MW_EMIT_PREAMBLE) /* the one kind that nobody outside may ask for */
+        outside.emit = MW_EMIT_NONE;
+    if (mw_request_check(&outside, &refusal) || mw_options_new(options, &wire->request, &refusal))
         return -EPROTO;
     return strcmp(mw_options_fingerprint(*options), wire->fingerprint) == 0 ? 0 : -EPROTO;
 }
 
+/* A request at work: as it came, and what was made of it. */
+struct work {
+    void *bytes; /* mapped */
+    size_t count;
+    struct mw_wire_request wire;
+    struct mw_options *options;
+};
+
+/* Map the preamble that the request speaks of. Returns 0 or -EPROTO. */
+static int preamble_take(struct mw_wire_request *wire, const int *descriptors, size_t count)
+{
+    struct mw_preamble_use *preamble = &wire->preamble;
+
+    if ((preamble->count > 0) != (count == 3))
+        return -EPROTO;
+    if (count < 3)
+        return 0;
+    preamble->bytes = mw_wire_file_map(descriptors[2], preamble->count);
+    if (!preamble->bytes)
+        return -EPROTO;
+    wire->request.preamble = preamble;
+    return 0;
+}
+
+/* Returns 0, -EPROTO or -ENOMEM. */
+static int work_begin(struct work *work, const int *descriptors, size_t count)
+{
+    struct stat file;
+    int rc;
+
+    if (fstat(descriptors[0], &file) < 0 || file.st_size <= 0)
+        return -EPROTO;
+    work->count = (size_t)file.st_size;
+    work->bytes = mmap(NULL, work->count, PROT_READ, MAP_PRIVATE, descriptors[0], 0);
+    if (work->bytes == MAP_FAILED)
+        return -EPROTO;
+    rc = mw_wire_request_read(&work->wire, work->bytes, work->count);
+    if (rc == 0)
+        rc = preamble_take(&work->wire, descriptors, count);
+    return rc ? rc : options_make(&work->options, &work->wire);
+}
+
+static void work_end(struct work *work)
+{
+    mw_options_free(work->options);
+    if (work->wire.request.preamble)
+        (void)munmap((void *)work->wire.preamble.bytes, work->wire.preamble.count);
+    mw_wire_request_fini(&work->wire);
+    (void)munmap(work->bytes, work->count);
+}
+
 static void request_serve(const struct zygote *zygote, const struct mw_message *message,
-                          const int descriptors[2])
+                          const int *descriptors, size_t count)
 {
     struct mw_message answer = {
         .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_ANSWER, .number = message->number};
     struct mw_compile_result result = {0};
-    struct mw_options *options = NULL;
-    struct mw_wire_request wire = {0};
-    void *bytes = MAP_FAILED;
-    struct stat file;
+    struct work work = {0};
     int rc;
 
     scheduling_take(&message->scheduling);
     (void)prctl(PR_SET_NAME, message->scheduling.name);
-    if (fstat(descriptors[0], &file) == 0 && file.st_size > 0)
-        bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, descriptors[0], 0);
-    if (bytes == MAP_FAILED)
-        _exit(MW_WORKER_EXIT_REQUEST);
-    rc = mw_wire_request_read(&wire, bytes, (size_t)file.st_size);
-    if (rc == 0)
-        rc = options_make(&options, &wire);
-    if (rc == -EPROTO)
-        _exit(MW_WORKER_EXIT_REQUEST);
-    if (mw_wire_answer_begin(descriptors[1]))
+    rc = work_begin(&work, descriptors, count);
+    if (rc == -EPROTO || mw_wire_answer_begin(descriptors[1]))
         _exit(MW_WORKER_EXIT_REQUEST);
     if (rc == 0)
-        rc = compile(zygote, options, &wire.request, &result);
-    if (mw_wire_answer_write(descriptors[1], wire.output_bytes, rc, &result))
+        rc = compile(zygote, work.options, &work.wire.request, &result);
+    if (mw_wire_answer_write(descriptors[1], &work.wire.bounds, rc, &result))
         out_of_memory();
-    (void)close(descriptors[0]);
-    (void)close(descriptors[1]);
+    close_all(descriptors, count);
     (void)mw_message_send(MW_WIRE_CONTROL_FD, &answer, NULL, 0);
     /* A worker that is used once is killed about now. */
     mw_compile_result_fini(&result);
-    mw_options_free(options);
-    mw_wire_request_fini(&wire);
-    (void)munmap(bytes, (size_t)file.st_size);
+    work_end(&work);
 }
 
 /* ---- both ---- */
 
-/* Whether it succeeds does not matter, and it must not: no compiler may be needed to find out. */
-static void warm_up(const struct mw_toolchain *toolchain, const struct warm_text *text)
+/* Compile a text. Whether it succeeds does not matter, and it must not: no compiler may be needed
+ * to find out. */
+static void compile_own(const struct mw_toolchain *toolchain,
+                        const struct mw_compile_request *request, struct mw_compile_result *result)
+{
+    struct mw_options *options = NULL;
+    struct mw_refusal refusal = {0};
+
+    if (mw_options_new(&options, request, &refusal))
+        return;
+    (void)mw_emit(toolchain, options, request, result);
+    mw_options_free(options);
+}
+
+/* Make the preamble that warms up: to use one touches other memory than to read headers does, and
+ * is done in less time. */
+static void preamble_prepare(struct zygote *zygote)
+{
+    struct mw_source_file file = {MW_PREAMBLE_MAIN, WARM_HEADERS, strlen(WARM_HEADERS)};
+    struct mw_compile_request request = {.language = MW_LANGUAGE_C,
+                                         .emit = MW_EMIT_PREAMBLE,
+                                         .directory = MW_REQUEST_DIRECTORY_DEFAULT,
+                                         .main = file.name,
+                                         .files = &file,
+                                         .file_count = 1,
+                                         .args = &warm_c.flag,
+                                         .arg_count = 1};
+
+    compile_own(zygote->toolchain, &request, &zygote->warm_made);
+}
+
+/* What the driver says to the commonest flags is kept, and every worker inherits it. */
+static void driver_warm_up(const struct zygote *zygote)
+{
+    static const char *const names[] = {"warm.c", "warm.cc", "warm.cpp"};
+    static const char *const flags[] = {NULL, "-O0", "-O1", "-O2", "-O3", "-Os"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        for (size_t k = 0; k < sizeof(flags) / sizeof(flags[0]); k++)
+            warm_up(zygote, &(struct warm_text){names[i], "int a;\n", flags[k], MW_EMIT_NONE});
+}
+
+static void warm_up(const struct zygote *zygote, const struct warm_text *text)
 {
     struct mw_source_file file = {text->name, text->text, strlen(text->text)};
+    struct mw_preamble_use preamble = {.bytes = zygote->warm_made.artifact,
+                                       .count = zygote->warm_made.artifact_bytes,
+                                       .file = -1,
+                                       .covers_bytes = strlen(WARM_HEADERS)};
     struct mw_compile_request request = {.directory = MW_REQUEST_DIRECTORY_DEFAULT,
                                          .main = text->name,
                                          .files = &file,
                                          .file_count = 1,
                                          .args = &text->flag,
-                                         .arg_count = 1};
+                                         .arg_count = text->flag ? 1 : 0,
+                                         .emit = text->emit};
     struct mw_compile_result result = {0};
-    struct mw_options *options = NULL;
-    struct mw_refusal refusal = {0};
 
-    if (mw_options_new(&options, &request, &refusal))
-        return;
-    (void)mw_emit(toolchain, options, &request, &result);
+    if (text == &warm_c && zygote->warm_made.ok)
+        request.preamble = &preamble;
+    compile_own(zygote->toolchain, &request, &result);
     mw_compile_result_fini(&result);
-    mw_options_free(options);
 }
 
 /* As the thread that drives it. What the system refuses is ignored: it is a hint. */

@@ -33,7 +33,7 @@
 /* Of a new worker, until it warms up unless it has got a request: longer than a small compile
  * takes, for where requests follow each other its warming up would only take their CPU; and shorter
  * than who types pauses. */
-#define WARM_MS  50u
+#define WARM_MS  20u
 #define START_NS (UINT64_C(60) * MW_NS_PER_S)
 
 struct mw_zygote {

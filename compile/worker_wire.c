@@ -17,11 +17,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define REQUEST_MAGIC         UINT32_C(0x3152574d)
-#define BEGUN_MAGIC           UINT32_C(0x3142574d)
-#define ANSWER_MAGIC          UINT32_C(0x3141574d)
-#define FINGERPRINT_BYTES_MAX (MW_REQUEST_ARGS_MAX * (MW_REQUEST_ARG_BYTES_MAX + 8u))
-#define COUNT(array)          (sizeof(array) / sizeof((array)[0]))
+#define REQUEST_MAGIC UINT32_C(0x3152574d)
+#define BEGUN_MAGIC   UINT32_C(0x3142574d)
+#define ANSWER_MAGIC  UINT32_C(0x3141574d)
+#define FINGERPRINT_BYTES_MAX                                                                      \
+    ((MW_REQUEST_ARGS_MAX + MW_REQUEST_PACKAGE_ARGS_MAX) * (MW_REQUEST_ARG_BYTES_MAX + 8u))
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Where bytes go: nowhere as long as `at` is NULL. */
 struct writer {
@@ -46,10 +47,10 @@ static const char *const not_storable_texts[] = {
     "it depends on more than the key knows",
 };
 
-static void request_put(struct writer *out, const struct mw_compile_request *request,
-                        const char *fingerprint, uint64_t output_bytes);
+static void request_put(struct writer *out, const void *what);
 static void files_take(struct reader *in, struct mw_wire_request *out);
-static void args_take(struct reader *in, struct mw_wire_request *out);
+static void args_put(struct writer *out, const char *const *args, size_t arg_count);
+static const char **args_take(struct reader *in, uint32_t max, size_t *arg_count);
 static void diagnostics_put(struct writer *out, const struct mw_diagnostics *list,
                             uint32_t *dropped);
 static int diagnostics_take(struct reader *in, uint32_t dropped, struct mw_diagnostics *list);
@@ -107,8 +108,9 @@ static size_t descriptors_take(struct msghdr *header, int *descriptors, size_t r
     return taken;
 }
 
-int mw_message_receive(int socket, struct mw_message *message, int *descriptors, size_t count,
-                       int flags)
+/* Receive one with `min` to `max` descriptors when it has any; *count gets how many. */
+static int receive(int socket, struct mw_message *message, int *descriptors, size_t min, size_t max,
+                   size_t *count, int flags)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(MW_WIRE_DESCRIPTORS_MAX * sizeof(int))];
     struct iovec part = {message, sizeof(*message)};
@@ -125,15 +127,31 @@ int mw_message_receive(int socket, struct mw_message *message, int *descriptors,
     while (got < 0 && errno == EINTR);
     if (got < 0)
         return errno == ECONNRESET ? 0 : -errno;
-    taken = descriptors_take(&header, descriptors, count);
+    taken = descriptors_take(&header, descriptors, max);
     message->identity[sizeof(message->identity) - 1] = '\0';
     message->scheduling.name[MW_WIRE_NAME_BYTES - 1] = '\0';
     if (got > 0 && message->magic == MW_WIRE_MAGIC && (size_t)got == message_bytes(message->kind) &&
-        (taken == 0 || taken == count) && !(header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        (taken == 0 || taken >= min) && !(header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+        *count = taken;
         return 1;
+    }
     for (size_t i = 0; i < taken; i++)
         close(descriptors[i]);
     return got == 0 ? 0 : -EPROTO;
+}
+
+int mw_message_receive(int socket, struct mw_message *message, int *descriptors, size_t count,
+                       int flags)
+{
+    size_t taken;
+
+    return receive(socket, message, descriptors, count, count, &taken, flags);
+}
+
+int mw_message_receive_request(int socket, struct mw_message *message,
+                               int descriptors[MW_WIRE_DESCRIPTORS_MAX], size_t *count, int flags)
+{
+    return receive(socket, message, descriptors, 2, MW_WIRE_DESCRIPTORS_MAX, count, flags);
 }
 
 /* ---- bytes ---- */
@@ -216,6 +234,16 @@ static uint32_t take_count(struct reader *in, uint32_t max)
     return in->wrong ? 0 : count;
 }
 
+/* The same of eight bytes. */
+static uint64_t take_size(struct reader *in, uint64_t max)
+{
+    uint64_t size = take_u64(in);
+
+    if (size > max)
+        in->wrong = true;
+    return in->wrong ? 0 : size;
+}
+
 /* Never NULL. */
 static const char *take_text(struct reader *in, size_t bytes_max)
 {
@@ -247,46 +275,101 @@ static int file_make(const char *name, uint64_t bytes)
     return error;
 }
 
-int mw_wire_request_make(const struct mw_compile_request *request, const char *fingerprint,
-                         uint64_t output_bytes)
+/* Write into a file that nobody has yet, and let nobody write into it again. */
+static int file_fill(int file, uint64_t count, void (*fill)(struct writer *out, const void *what),
+                     const void *what)
 {
-    struct writer out = {0};
-    int file, error = 0;
-    uint8_t *bytes;
+    uint8_t *bytes = mmap(NULL, count, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    struct writer out = {.at = bytes};
 
-    request_put(&out, request, fingerprint, output_bytes);
-    file = file_make("millwright-request", out.bytes);
+    if (bytes == MAP_FAILED)
+        return -errno;
+    fill(&out, what);
+    (void)munmap(bytes, count);
+    return fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL) < 0 ? -errno : 0;
+}
+
+/* A sealed memory file of what `fill` writes. */
+static int sealed_make(const char *name, void (*fill)(struct writer *out, const void *what),
+                       const void *what)
+{
+    struct writer size = {0};
+    int file, error;
+
+    fill(&size, what);
+    file = file_make(name, size.bytes);
     if (file < 0)
         return file;
-    bytes = mmap(NULL, out.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (bytes == MAP_FAILED) {
-        error = -errno;
-    } else {
-        out = (struct writer){.at = bytes};
-        request_put(&out, request, fingerprint, output_bytes);
-        (void)munmap(bytes, out.bytes);
-        if (fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-            error = -errno;
-    }
+    error = file_fill(file, size.bytes, fill, what);
     if (error == 0)
         return file;
     close(file);
     return error;
 }
 
-static void request_put(struct writer *out, const struct mw_compile_request *request,
-                        const char *fingerprint, uint64_t output_bytes)
+struct span {
+    const void *bytes;
+    size_t count;
+};
+
+static void span_put(struct writer *out, const void *what)
 {
+    const struct span *span = what;
+
+    put(out, span->bytes, span->count);
+}
+
+int mw_wire_file_make(const char *name, const void *bytes, size_t count)
+{
+    return sealed_make(name, span_put, &(struct span){bytes, count});
+}
+
+const void *mw_wire_file_map(int file, size_t count)
+{
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    struct stat found;
+    const void *bytes;
+
+    if (count == 0 || fstat(file, &found) < 0 || (uint64_t)found.st_size != count ||
+        (fcntl(file, F_GET_SEALS) & seals) != seals)
+        return NULL;
+    bytes = mmap(NULL, count, PROT_READ, MAP_SHARED, file, 0);
+    return bytes == MAP_FAILED ? NULL : bytes;
+}
+
+/* What a request's file is made of. */
+struct request_parts {
+    const struct mw_compile_request *request;
+    const char *fingerprint;
+    uint64_t output_bytes;
+};
+
+int mw_wire_request_make(const struct mw_compile_request *request, const char *fingerprint,
+                         uint64_t output_bytes)
+{
+    return sealed_make("millwright-request", request_put,
+                       &(struct request_parts){request, fingerprint, output_bytes});
+}
+
+static void request_put(struct writer *out, const void *what)
+{
+    const struct request_parts *parts = what;
+    const struct mw_compile_request *request = parts->request;
+    const struct mw_preamble_use *preamble = request->preamble;
+    bool has_preamble = preamble && preamble->file >= 0;
+
     put_u32(out, REQUEST_MAGIC);
     put_u32(out, request->language);
     put_u32(out, request->emit);
-    put_u64(out, output_bytes);
+    put_u32(out, request->extras);
+    put_u64(out, parts->output_bytes);
+    put_u64(out, has_preamble ? preamble->count : 0);
+    put_u64(out, has_preamble ? preamble->covers_bytes : 0);
     put_text(out, request->directory);
     put_text(out, request->main);
-    put_text(out, fingerprint);
-    put_u32(out, (uint32_t)request->arg_count);
-    for (size_t i = 0; i < request->arg_count; i++)
-        put_text(out, request->args[i]);
+    put_text(out, parts->fingerprint);
+    args_put(out, request->package_args, request->package_arg_count);
+    args_put(out, request->args, request->arg_count);
     put_u32(out, (uint32_t)request->file_count);
     for (size_t i = 0; i < request->file_count; i++) {
         put_text(out, request->files[i].name);
@@ -304,17 +387,25 @@ int mw_wire_request_read(struct mw_wire_request *out, const void *bytes, size_t 
     if (take_u32(&in) != REQUEST_MAGIC)
         in.wrong = true;
     request->language = (enum mw_language)take_count(&in, MW_LANGUAGE_CXX);
-    request->emit = (enum mw_emit_kind)take_count(&in, MW_EMIT_KINDS - 1);
-    out->output_bytes = take_u64(&in);
+    request->emit = (enum mw_emit_kind)take_count(&in, MW_EMIT_PREAMBLE);
+    request->extras = take_count(&in, (1u << MW_EXTRAS) - 1);
+    out->bounds.extras = request->extras;
+    out->bounds.output_bytes = take_u64(&in);
+    out->preamble.file = -1;
+    out->preamble.count = take_size(&in, MW_WIRE_PREAMBLE_BYTES_MAX);
+    out->preamble.covers_bytes = take_size(&in, MW_REQUEST_SOURCE_BYTES_MAX);
     request->directory = take_text(&in, MW_REQUEST_DIRECTORY_BYTES_MAX);
     request->main = take_text(&in, MW_REQUEST_NAME_BYTES_MAX);
     out->fingerprint = take_text(&in, FINGERPRINT_BYTES_MAX);
-    args_take(&in, out);
+    out->package_args =
+        args_take(&in, MW_REQUEST_PACKAGE_ARGS_MAX, &out->request.package_arg_count);
+    out->args = args_take(&in, MW_REQUEST_ARGS_MAX, &out->request.arg_count);
     files_take(&in, out);
     if (in.wrong || in.left > 0)
         return -EPROTO;
-    if (!out->args || !out->files)
+    if (!out->package_args || !out->args || !out->files)
         return -ENOMEM;
+    request->package_args = out->package_args;
     request->args = out->args;
     request->files = out->files;
     return 0;
@@ -324,17 +415,27 @@ void mw_wire_request_fini(struct mw_wire_request *request)
 {
     free(request->files);
     free(request->args);
+    free(request->package_args);
     *request = (struct mw_wire_request){0};
 }
 
-static void args_take(struct reader *in, struct mw_wire_request *out)
+static void args_put(struct writer *out, const char *const *args, size_t arg_count)
 {
-    uint32_t count = take_count(in, MW_REQUEST_ARGS_MAX);
+    put_u32(out, (uint32_t)arg_count);
+    for (size_t i = 0; i < arg_count; i++)
+        put_text(out, args[i]);
+}
 
-    out->args = calloc(count + 1, sizeof(out->args[0]));
-    for (uint32_t i = 0; out->args && i < count; i++)
-        out->args[i] = take_text(in, MW_REQUEST_ARG_BYTES_MAX);
-    out->request.arg_count = count;
+/* NULL when memory is out. */
+static const char **args_take(struct reader *in, uint32_t max, size_t *arg_count)
+{
+    uint32_t count = take_count(in, max);
+    const char **args = calloc(count + 1, sizeof(args[0]));
+
+    for (uint32_t i = 0; args && i < count; i++)
+        args[i] = take_text(in, MW_REQUEST_ARG_BYTES_MAX);
+    *arg_count = count;
+    return args;
 }
 
 static void files_take(struct reader *in, struct mw_wire_request *out)
@@ -353,21 +454,33 @@ static void files_take(struct reader *in, struct mw_wire_request *out)
     out->request.file_count = count;
 }
 
-/* ---- answer: a head, diagnostics, artifact ---- */
+/* ---- answer: a head, diagnostics, extras, inputs, artifact ---- */
 
+/* Of each part the bytes that follow; in case of -E2BIG those of the artifact that would have. */
 struct head {
     int32_t rc;
     uint32_t ok;
     uint32_t not_storable; /* which of not_storable_texts */
     uint32_t dropped;      /* diagnostics */
     uint64_t diagnostics_bytes;
-    uint64_t artifact_bytes; /* that follow; in case of -E2BIG, that would have */
+    uint64_t extra_bytes[MW_EXTRAS];
+    uint64_t inputs_bytes;
+    uint64_t artifact_bytes;
 };
 
-int mw_wire_answer_make(uint64_t output_bytes)
+uint64_t mw_wire_answer_bytes(const struct mw_wire_bounds *bounds)
 {
-    return file_make("millwright-answer",
-                     MW_WIRE_HEAD_BYTES + MW_WIRE_DIAGNOSTICS_BYTES_MAX + output_bytes);
+    uint64_t bytes = MW_WIRE_HEAD_BYTES + MW_WIRE_DIAGNOSTICS_BYTES_MAX + MW_WIRE_INPUTS_BYTES_MAX +
+                     bounds->output_bytes;
+
+    for (unsigned i = 0; i < MW_EXTRAS; i++)
+        bytes += bounds->extras & 1u << i ? MW_EXTRA_BYTES_MAX : 0;
+    return bytes;
+}
+
+int mw_wire_answer_make(const struct mw_wire_bounds *bounds)
+{
+    return file_make("millwright-answer", mw_wire_answer_bytes(bounds));
 }
 
 int mw_wire_answer_begin(int file)
@@ -395,6 +508,7 @@ static uint32_t not_storable_index(const char *text)
     return index;
 }
 
+/* What goes before the artifact. */
 static void answer_put(struct writer *out, const struct head *head,
                        const struct mw_compile_result *result)
 {
@@ -407,36 +521,59 @@ static void answer_put(struct writer *out, const struct head *head,
     put_u32(out, head->dropped);
     put_u32(out, 0);
     put_u64(out, head->diagnostics_bytes);
+    for (unsigned i = 0; i < MW_EXTRAS; i++)
+        put_u64(out, head->extra_bytes[i]);
+    put_u64(out, head->inputs_bytes);
     put_u64(out, head->artifact_bytes);
     assert(out->bytes == MW_WIRE_HEAD_BYTES);
     diagnostics_put(out, &result->diagnostics, &dropped);
-    if (head->rc == 0)
-        put(out, result->artifact, result->artifact_bytes);
+    for (unsigned i = 0; i < MW_EXTRAS; i++)
+        put(out, result->extras[i].data, head->extra_bytes[i]);
+    put(out, result->inputs.data, head->inputs_bytes);
 }
 
-int mw_wire_answer_write(int file, uint64_t output_bytes, int rc,
-                         const struct mw_compile_result *result)
+static struct head head_of(const struct mw_wire_bounds *bounds, int rc,
+                           const struct mw_compile_result *result)
 {
     struct head head = {.rc = rc,
                         .ok = rc == 0 && result->ok,
                         .not_storable = not_storable_index(result->not_storable),
+                        .dropped = (uint32_t)result->diagnostics.dropped,
                         .artifact_bytes = result->artifact_bytes};
-    struct writer out = {0};
-    uint8_t *bytes;
+    struct writer size = {0};
 
-    if (rc == 0 && result->artifact_bytes > output_bytes) {
+    if (rc == 0 && result->artifact_bytes > bounds->output_bytes) {
         head.rc = -E2BIG;
         head.ok = 0;
     }
-    head.dropped = (uint32_t)result->diagnostics.dropped;
-    diagnostics_put(&out, &result->diagnostics, &head.dropped);
-    head.diagnostics_bytes = out.bytes;
-    out.bytes += MW_WIRE_HEAD_BYTES + (head.rc == 0 ? result->artifact_bytes : 0);
+    diagnostics_put(&size, &result->diagnostics, &head.dropped);
+    head.diagnostics_bytes = size.bytes;
+    if (head.rc)
+        return head;
+    for (unsigned i = 0; i < MW_EXTRAS; i++)
+        if (bounds->extras & 1u << i && result->extras[i].bytes <= MW_EXTRA_BYTES_MAX)
+            head.extra_bytes[i] = result->extras[i].bytes;
+    if (result->inputs.bytes <= MW_WIRE_INPUTS_BYTES_MAX)
+        head.inputs_bytes = result->inputs.bytes;
+    return head;
+}
+
+int mw_wire_answer_write(int file, const struct mw_wire_bounds *bounds, int rc,
+                         const struct mw_compile_result *result)
+{
+    struct head head = head_of(bounds, rc, result);
+    uint64_t artifact_bytes = head.rc == 0 ? result->artifact_bytes : 0;
+    struct writer out = {0};
+    uint8_t *bytes;
+
+    answer_put(&out, &head, result);
+    out.bytes += artifact_bytes;
     bytes = mmap(NULL, out.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (bytes == MAP_FAILED)
         return -errno;
     out = (struct writer){.at = bytes};
     answer_put(&out, &head, result);
+    put(&out, result->artifact, artifact_bytes);
     (void)munmap(bytes, out.bytes);
     return 0;
 }
@@ -456,7 +593,7 @@ static int file_read(int file, void *bytes, size_t count, uint64_t offset)
     return 0;
 }
 
-static int head_read(int file, uint64_t output_bytes, struct head *head)
+static int head_read(int file, const struct mw_wire_bounds *bounds, struct head *head)
 {
     uint8_t bytes[MW_WIRE_HEAD_BYTES];
     struct reader in = {.at = bytes, .left = sizeof(bytes)};
@@ -468,11 +605,13 @@ static int head_read(int file, uint64_t output_bytes, struct head *head)
     head->not_storable = take_count(&in, COUNT(not_storable_texts) - 1);
     head->dropped = take_u32(&in);
     (void)take_u32(&in);
-    head->diagnostics_bytes = take_u64(&in);
+    head->diagnostics_bytes = take_size(&in, MW_WIRE_DIAGNOSTICS_BYTES_MAX);
+    for (unsigned i = 0; i < MW_EXTRAS; i++)
+        head->extra_bytes[i] = take_size(&in, bounds->extras & 1u << i ? MW_EXTRA_BYTES_MAX : 0);
+    head->inputs_bytes = take_size(&in, MW_WIRE_INPUTS_BYTES_MAX);
     head->artifact_bytes = take_u64(&in);
     if (in.wrong || head->rc > 0 || (head->rc < 0 && head->ok) ||
-        head->diagnostics_bytes > MW_WIRE_DIAGNOSTICS_BYTES_MAX ||
-        (head->rc == 0 && head->artifact_bytes > output_bytes))
+        (head->rc == 0 && head->artifact_bytes > bounds->output_bytes))
         return -EPROTO;
     return 0;
 }
@@ -493,11 +632,67 @@ static int diagnostics_read(int file, const struct head *head, struct mw_diagnos
     return rc;
 }
 
-int mw_wire_answer_read(int file, uint64_t output_bytes, struct mw_compile_result *result,
-                        struct mw_wire_outcome *outcome)
+/* Read `bytes` bytes at *offset, which moves behind them, and put a NUL there. Of none: NULL. */
+static int text_read(int file, uint64_t *offset, uint64_t bytes, struct mw_text *text)
+{
+    int rc;
+
+    if (bytes == 0)
+        return 0;
+    text->data = malloc(bytes + 1);
+    if (!text->data)
+        return -ENOMEM;
+    rc = file_read(file, text->data, bytes, *offset);
+    text->data[rc == 0 ? bytes : 0] = '\0';
+    text->bytes = rc == 0 ? bytes : 0;
+    *offset += bytes;
+    return rc;
+}
+
+/* Whether each entry has a known letter, an absolute path and its NUL. */
+static bool inputs_are_sound(const struct mw_text *inputs)
+{
+    const char *at = inputs->data, *end = at ? at + inputs->bytes : NULL;
+
+    while (at < end) {
+        const char *nul = memchr(at, '\0', (size_t)(end - at));
+
+        if (!nul || nul - at < 2 || !memchr("rdal", at[0], 4) || at[1] != '/')
+            return false;
+        at = nul + 1;
+    }
+    return true;
+}
+
+/* Extras, inputs, artifact. */
+static int texts_read(int file, const struct head *head, struct mw_compile_result *result)
+{
+    uint64_t offset = MW_WIRE_HEAD_BYTES + head->diagnostics_bytes;
+    struct mw_text artifact = {0};
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && i < MW_EXTRAS; i++) {
+        rc = text_read(file, &offset, head->extra_bytes[i], &result->extras[i]);
+        if (rc == 0 && result->extras[i].data &&
+            strlen(result->extras[i].data) != result->extras[i].bytes)
+            rc = -EPROTO;
+    }
+    if (rc == 0)
+        rc = text_read(file, &offset, head->inputs_bytes, &result->inputs);
+    if (rc == 0 && !inputs_are_sound(&result->inputs))
+        rc = -EPROTO;
+    if (rc == 0)
+        rc = text_read(file, &offset, head->artifact_bytes, &artifact);
+    result->artifact = artifact.data;
+    result->artifact_bytes = artifact.bytes;
+    return rc;
+}
+
+int mw_wire_answer_read(int file, const struct mw_wire_bounds *bounds,
+                        struct mw_compile_result *result, struct mw_wire_outcome *outcome)
 {
     struct head head;
-    int rc = head_read(file, output_bytes, &head);
+    int rc = head_read(file, bounds, &head);
 
     if (rc)
         return rc;
@@ -506,14 +701,7 @@ int mw_wire_answer_read(int file, uint64_t output_bytes, struct mw_compile_resul
     if (rc || head.rc)
         return rc;
     result->not_storable = not_storable_texts[head.not_storable];
-    if (head.artifact_bytes > 0) {
-        result->artifact = malloc(head.artifact_bytes);
-        if (!result->artifact)
-            return -ENOMEM;
-        rc = file_read(file, result->artifact, head.artifact_bytes,
-                       MW_WIRE_HEAD_BYTES + head.diagnostics_bytes);
-        result->artifact_bytes = head.artifact_bytes;
-    }
+    rc = texts_read(file, &head, result);
     result->ok = rc == 0 && head.ok;
     return rc;
 }

@@ -10,7 +10,8 @@
  * Ownership:  a request that was read points into the bytes it was read from.
  * Threads:    any thread; nothing here waits for anybody.
  * Bounds:     a request: those of request.h. An answer: MW_WIRE_DIAGNOSTICS_BYTES_MAX of
- *             diagnostics, and what the host allows of output. */
+ *             diagnostics, MW_WIRE_INPUTS_BYTES_MAX of inputs, MW_EXTRA_BYTES_MAX of each extra
+ *             that was asked for, and what the host allows of output. */
 #ifndef MW_COMPILE_WORKER_WIRE_H
 #define MW_COMPILE_WORKER_WIRE_H
 
@@ -22,7 +23,9 @@
 #include <millwright/emit.h>
 
 #define MW_WIRE_DIAGNOSTICS_BYTES_MAX (UINT64_C(16) << 20)
-#define MW_WIRE_HEAD_BYTES            40u
+#define MW_WIRE_INPUTS_BYTES_MAX      (UINT64_C(4) << 20)
+#define MW_WIRE_PREAMBLE_BYTES_MAX    (UINT64_C(1) << 30)
+#define MW_WIRE_HEAD_BYTES            (48u + 8u * MW_EXTRAS)
 #define MW_WIRE_NAME_BYTES            16u
 #define MW_WIRE_IDENTITY_BYTES_MAX    2048u
 #define MW_WIRE_DESCRIPTORS_MAX       3u
@@ -48,7 +51,8 @@ enum mw_message_kind {
     MW_MESSAGE_QUIT,      /* host to zygote */
     MW_MESSAGE_READY,     /* worker to host: `number` is the bytes of data that it began with; with
                              its memory's clear_refs, when it could be had */
-    MW_MESSAGE_REQUEST,   /* host to worker: `number`, `scheduling`; request, answer */
+    MW_MESSAGE_REQUEST,   /* host to worker: `number`, `scheduling`; request, answer, and the
+                             preamble if it has one */
     MW_MESSAGE_ANSWER,    /* worker to host: `number` is the request's */
     MW_MESSAGE_WARMING,   /* worker to host: not ready for a moment */
 };
@@ -75,13 +79,21 @@ struct mw_wire_report {
     uint64_t memory_peak_bytes;
 };
 
+/* What an answer has room for. */
+struct mw_wire_bounds {
+    uint64_t output_bytes; /* of the artifact */
+    unsigned extras;       /* bits */
+};
+
 /* A request as it was read. */
 struct mw_wire_request {
     struct mw_compile_request request;
-    const char *fingerprint; /* of the options that the host made of it */
-    uint64_t output_bytes;
-    struct mw_source_file *files; /* the request's, owned */
-    const char **args;            /* the request's, owned */
+    const char *fingerprint;         /* of the options that the host made of it */
+    struct mw_wire_bounds bounds;    /* of its answer */
+    struct mw_preamble_use preamble; /* `count` 0: none; what it holds comes as a file beside */
+    struct mw_source_file *files;    /* the request's, owned */
+    const char **args;               /* the request's, owned */
+    const char **package_args;       /* the request's, owned */
 };
 
 /* What the worker has to tell beside the bytes. */
@@ -99,7 +111,18 @@ int mw_message_send(int socket, const struct mw_message *message, const int *des
 int mw_message_receive(int socket, struct mw_message *message, int *descriptors, size_t count,
                        int flags);
 
-/* Make a sealed memory file of a request. Returns its descriptor, or a negative errno. */
+/* The same for a request: two descriptors or three, *count says which. */
+int mw_message_receive_request(int socket, struct mw_message *message,
+                               int descriptors[MW_WIRE_DESCRIPTORS_MAX], size_t *count, int flags);
+
+/* Make a sealed memory file of `count` bytes. Returns its descriptor, or a negative errno. */
+int mw_wire_file_make(const char *name, const void *bytes, size_t count);
+
+/* Map a sealed memory file for reading. Returns NULL when it is none, or has not `count` bytes. */
+const void *mw_wire_file_map(int file, size_t count);
+
+/* Make a sealed memory file of a request. Its preamble is told of where that is a file. Returns its
+ * descriptor, or a negative errno. */
 int mw_wire_request_make(const struct mw_compile_request *request, const char *fingerprint,
                          uint64_t output_bytes);
 
@@ -109,20 +132,22 @@ void mw_wire_request_fini(struct mw_wire_request *request);
 
 /* Make the file for an answer: empty room for what it may hold, which nobody can make larger or
  * smaller. Returns its descriptor, or a negative errno. */
-int mw_wire_answer_make(uint64_t output_bytes);
+int mw_wire_answer_make(const struct mw_wire_bounds *bounds);
+uint64_t mw_wire_answer_bytes(const struct mw_wire_bounds *bounds);
 
 /* Mark it: from here on a worker that ends has ended over this request. */
 int mw_wire_answer_begin(int file);
 bool mw_wire_answer_is_begun(int file);
 
-/* Put into it what the compile gave. An artifact over `output_bytes` is left out and `rc` becomes
- * -E2BIG; diagnostics over their bound are counted as dropped. Returns 0 or a negative errno. */
-int mw_wire_answer_write(int file, uint64_t output_bytes, int rc,
+/* Put into it what the compile gave. An artifact over its bound is left out and `rc` becomes
+ * -E2BIG; diagnostics over theirs are counted as dropped; extras and inputs over theirs are left
+ * out, as if there were none. Returns 0 or a negative errno. */
+int mw_wire_answer_write(int file, const struct mw_wire_bounds *bounds, int rc,
                          const struct mw_compile_result *result);
 
 /* Take it out again. `result` is empty before, and the caller's to release whatever is returned.
  * Returns 0, -EPROTO (nonsense) or -ENOMEM. */
-int mw_wire_answer_read(int file, uint64_t output_bytes, struct mw_compile_result *result,
-                        struct mw_wire_outcome *outcome);
+int mw_wire_answer_read(int file, const struct mw_wire_bounds *bounds,
+                        struct mw_compile_result *result, struct mw_wire_outcome *outcome);
 
 #endif

@@ -20,6 +20,8 @@ enum mw_pool_min_source {
     MW_POOL_MIN_SOURCES  /* how many there are */
 };
 
+#define MW_SERVE_UNSET (~0u) /* the option was not given */
+
 struct mw_serve_settings {
     char config[MW_SETTING_TEXT_BYTES];
     char listen[MW_SETTING_TEXT_BYTES];
@@ -34,7 +36,11 @@ struct mw_serve_settings {
     unsigned probe_interval_ms; /* 0: no probe */
     unsigned files_cap, store_cap;
     uint64_t store_max_bytes;
+    unsigned manifests;           /* 0: on, 1: off; MW_SERVE_UNSET: off with allow_remote */
+    unsigned debug_sources;       /* 0: on, 1: off */
+    uint64_t preambles_max_bytes; /* 0: none */
     uint64_t body_max_bytes;
+    char pkg_config_path[MW_SETTING_TEXT_BYTES]; /* "": the system's only */
     unsigned connections_max;
     unsigned timeout_max_ms;
     unsigned grace_ms;
@@ -54,6 +60,8 @@ struct mw_serve_settings {
 struct mw_compile_settings {
     unsigned emit; /* an enum mw_emit_kind */
     char output[MW_SETTING_TEXT_BYTES];
+    unsigned also; /* bits of enum mw_extra */
+    char deps[MW_SETTING_TEXT_BYTES];
     unsigned language; /* an enum mw_language */
     unsigned jobs;
     unsigned color; /* 0: auto, 1: always, 2: never */

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "beside.h"
 #include "commands.h"
 #include "engine.h"
 
@@ -53,8 +54,9 @@ static void leaf_done(struct mw_job *job, int status);
 static void wait_for(struct unit *unit);
 static int report(struct unit *unit);
 static int write_artifact(const struct unit *unit);
-static int write_file(const char *path, const char *data, size_t bytes);
+static int write_beside(const struct unit *unit);
 static int output_path(const struct unit *unit, char *path, size_t bytes);
+static int stem_of(const struct unit *unit, char *stem, size_t bytes);
 static void complain(const char *path, const char *text);
 
 #define UNIT_OF(job_pointer) ((struct unit *)((char *)(job_pointer) - offsetof(struct unit, job)))
@@ -95,8 +97,9 @@ static int split_arguments(struct batch *batch, int argc, char **argv, const cha
         fputs("millwright compile: name a file to compile; see --help\n", stderr);
         return MW_EXIT_USAGE;
     }
-    if (batch->count > 1 && batch->settings.output[0]) {
-        fputs("millwright compile: --output goes with one file only\n", stderr);
+    if (batch->count > 1 && (batch->settings.output[0] || batch->settings.deps[0])) {
+        fprintf(stderr, "millwright compile: --%s goes with one file only\n",
+                batch->settings.output[0] ? "output" : "deps");
         return MW_EXIT_USAGE;
     }
     return MW_EXIT_OK;
@@ -185,6 +188,7 @@ static int prepare(struct unit *unit)
         .file_count = 1,
         .args = unit->batch->flags,
         .arg_count = unit->batch->flag_count,
+        .extras = settings->also | (settings->deps[0] ? 1u << MW_EXTRA_DEPENDENCIES : 0),
         .read_disk = true,
     };
     unit->job.fn = leaf;
@@ -268,6 +272,8 @@ static int report(struct unit *unit)
     } else if (status == MW_EXIT_OK && unit->request.emit != MW_EMIT_NONE) {
         status = write_artifact(unit);
     }
+    if (status == MW_EXIT_OK)
+        status = write_beside(unit);
     mw_compile_result_fini(&unit->result);
     mw_options_free(unit->options);
     free(unit->text);
@@ -278,55 +284,69 @@ static int write_artifact(const struct unit *unit)
 {
     char path[PATH_MAX];
     int error = output_path(unit, path, sizeof path);
-    if (!error && strcmp(path, "-") == 0)
-        error = fwrite(unit->result.artifact, 1, unit->result.artifact_bytes, stdout) ==
-                            unit->result.artifact_bytes &&
-                        fflush(stdout) == 0
-                    ? 0
-                    : -EIO;
-    else if (!error)
-        error = write_file(path, unit->result.artifact, unit->result.artifact_bytes);
+    if (!error)
+        error = mw_beside_write_file(path, unit->result.artifact, unit->result.artifact_bytes);
     if (error)
         complain(path, mw_strerror(error));
     return error ? MW_EXIT_FAILED : MW_EXIT_OK;
 }
 
-/* Written beside its place and renamed, so that nobody ever sees half a file. Devices and pipes
- * are written as they are. */
-static int write_file(const char *path, const char *data, size_t bytes)
+/* What --also and --deps ask for. */
+static int write_beside(const struct unit *unit)
 {
-    struct stat status;
-    char beside[PATH_MAX + 32];
-    bool in_place = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-    snprintf(beside, sizeof beside, in_place ? "%s" : "%s.mw%ld", path, (long)getpid());
-    FILE *file = fopen(beside, "we");
-    if (!file)
-        return -errno;
-    int error = fwrite(data, 1, bytes, file) == bytes ? 0 : -EIO;
-    if (fclose(file) != 0 && !error)
-        error = -errno;
-    if (!in_place && !error && rename(beside, path) != 0)
-        error = -errno;
-    if (!in_place && error)
-        (void)unlink(beside);
-    return error;
+    const struct mw_compile_settings *settings = &unit->batch->settings;
+    char stem[PATH_MAX], path[PATH_MAX] = "", target[PATH_MAX + 8];
+    int error = stem_of(unit, stem, sizeof stem);
+    for (unsigned i = 0; !error && i < MW_EXTRAS; i++)
+        if (settings->also & 1u << i)
+            error = mw_beside_write_extra(&unit->result, (enum mw_extra)i, stem, path, sizeof path);
+    if (!error && settings->deps[0]) {
+        const char *suffix = mw_emit_kind_suffix((enum mw_emit_kind)settings->emit);
+        snprintf(path, sizeof path, "%s", settings->deps);
+        if (settings->output[0] && strcmp(settings->output, "-") != 0)
+            snprintf(target, sizeof target, "%s", settings->output);
+        else
+            snprintf(target, sizeof target, "%s%s", stem, suffix[0] ? suffix : ".o");
+        error = mw_beside_write_rule(&unit->result, target, path);
+    }
+    if (error)
+        complain(path[0] ? path : unit->path,
+                 error == -ENODATA ? "there is nothing to tell, or too much" : mw_strerror(error));
+    return error ? MW_EXIT_FAILED : MW_EXIT_OK;
 }
 
 /* As compilers do: the source's name without folder and ending, with the kind's own ending. */
 static int output_path(const struct unit *unit, char *path, size_t bytes)
 {
     const struct mw_compile_settings *settings = &unit->batch->settings;
-    const char *slash = strrchr(unit->path, '/');
-    const char *name = slash ? slash + 1 : unit->path;
-    const char *dot = strrchr(name, '.');
     int length;
-    if (settings->output[0])
+    if (settings->output[0]) {
         length = snprintf(path, bytes, "%s", settings->output);
-    else if (settings->emit == MW_EMIT_PREPROCESSED)
+    } else if (settings->emit == MW_EMIT_PREPROCESSED) {
         length = snprintf(path, bytes, "-");
-    else
-        length = snprintf(path, bytes, "%.*s%s", (int)(dot ? dot - name : (long)strlen(name)), name,
+    } else {
+        char stem[PATH_MAX];
+        int error = stem_of(unit, stem, sizeof stem);
+        if (error)
+            return error;
+        length = snprintf(path, bytes, "%s%s", stem,
                           mw_emit_kind_suffix((enum mw_emit_kind)settings->emit));
+    }
+    return length > 0 && (size_t)length < bytes ? 0 : -ENAMETOOLONG;
+}
+
+/* The output that was named, without its ending; else the source, without its folder too. */
+static int stem_of(const struct unit *unit, char *stem, size_t bytes)
+{
+    const char *output = unit->batch->settings.output;
+    bool named = output[0] && strcmp(output, "-") != 0;
+    const char *from = named ? output : unit->path;
+    const char *slash = strrchr(from, '/');
+    const char *name = slash ? slash + 1 : from;
+    const char *dot = strrchr(name, '.');
+    size_t end = dot && dot > name ? (size_t)(dot - from) : strlen(from);
+    size_t begin = named ? 0 : (size_t)(name - from);
+    int length = snprintf(stem, bytes, "%.*s", (int)(end - begin), from + begin);
     return length > 0 && (size_t)length < bytes ? 0 : -ENAMETOOLONG;
 }
 

@@ -76,6 +76,23 @@ bool mw_leaf_limits_equal(const struct mw_limits *one, const struct mw_limits *o
     return true;
 }
 
+static int run_isolated(struct mw_leaf *leaf, const struct mw_leaf_place *place,
+                        const struct mw_options *options, const struct mw_compile_request *request,
+                        struct mw_compile_result *result)
+{
+    struct mw_compile_request without = *request;
+    int error = mw_isolate_compile(place->isolate, options, request, &leaf->limits, &leaf->stop,
+                                   result, &leaf->usage);
+
+    if (!request->preamble || (error != -EIO && leaf->usage.signal == 0))
+        return error;
+    /* It broke down, and a preamble is to change nothing: not even that. */
+    without.preamble = NULL;
+    mw_compile_result_fini(result);
+    return mw_isolate_compile(place->isolate, options, &without, &leaf->limits, &leaf->stop, result,
+                              &leaf->usage);
+}
+
 int mw_leaf_run(struct mw_leaf *leaf, const struct mw_leaf_place *place,
                 const struct mw_options *options, const struct mw_compile_request *request,
                 struct mw_compile_result *result)
@@ -84,8 +101,7 @@ int mw_leaf_run(struct mw_leaf *leaf, const struct mw_leaf_place *place,
     int rc;
 
     if (place->isolate)
-        return mw_isolate_compile(place->isolate, options, request, &leaf->limits, &leaf->stop,
-                                  result, &leaf->usage);
+        return run_isolated(leaf, place, options, request, result);
     here.artifact_bytes_max = leaf->limits.output_bytes;
     rc = mw_compile(place->toolchain, options, &here, result);
     if (rc == -E2BIG) {
@@ -144,7 +160,10 @@ json_t *mw_leaf_usage_json(const struct mw_leaf *leaf, const struct mw_leaf_plac
 
 static json_t *usage_json(const struct mw_usage *usage)
 {
-    return json_pack("{s:f, s:f, s:I}", "wall_ms", (double)usage->wall_ns / MW_NS_PER_MS, "cpu_ms",
-                     (double)usage->cpu_ns / MW_NS_PER_MS, "memory_peak_bytes",
-                     (json_int_t)usage->memory_peak_bytes);
+    return json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:I}", "wall_ms", (double)usage->wall_ns / MW_NS_PER_MS,
+        "take_ms", (double)usage->take_ns / MW_NS_PER_MS, "hand_over_ms",
+        (double)usage->hand_ns / MW_NS_PER_MS, "run_ms", (double)usage->run_ns / MW_NS_PER_MS,
+        "cpu_ms", (double)usage->cpu_ns / MW_NS_PER_MS, "memory_peak_bytes",
+        (json_int_t)usage->memory_peak_bytes);
 }

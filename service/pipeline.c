@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json_text.h"
+#include "direct.h"
 #include "log.h"
+#include "meta.h"
+#include "preambles.h"
 #include "report.h"
 #include "shared_pool.h"
+#include "sources.h"
 #include "step.h"
 #include "wire.h"
 
@@ -19,6 +22,7 @@
 
 /* Why an artifact has no URL, where the reason is not the compile's own. */
 #define NOT_KEPT_STORE "the store could not keep it"
+#define NOT_KEPT_EXTRA "something of \"also\" is missing or over its bound"
 #define NOT_KEPT_MOVED "a system header changed while it was compiled"
 
 enum ticket_state {
@@ -61,8 +65,10 @@ struct mw_flight {
     /* the result; complete when the flight lands */
     struct mw_compile_result result; /* moved into `entry` and `meta` by the keep step */
     struct mw_store_entry entry;
+    struct mw_key key; /* where the result is, or would be, stored */
     bool ok;
     bool cached;
+    bool direct; /* found by a manifest, under the key of another request */
     bool stored;
     const char *not_kept; /* why there is no URL; NULL when there is one */
     int store_error;
@@ -70,6 +76,9 @@ struct mw_flight {
     uint64_t queued_ns, started_ns, ended_ns; /* of the CPU leaf */
     struct mw_leaf leaf;                      /* lent to its step while `in_leaf` */
     bool in_leaf;
+    struct mw_preamble_use preamble; /* held while `has_preamble` */
+    struct mw_preamble_plan *plan;   /* of one that is to be made */
+    bool has_preamble, used_preamble;
 };
 
 struct mw_pipeline {
@@ -104,12 +113,17 @@ static void on_timer_closed(uv_handle_t *handle);
 static struct mw_flight *flight_new(struct mw_pipeline *pipeline, struct mw_ticket *ticket);
 static struct mw_flight *flight_find(struct mw_pipeline *pipeline,
                                      const struct mw_submission *submission);
+static int flight_find_direct(struct mw_flight *flight);
+static void flight_keep(struct mw_flight *flight);
+static void flight_put(struct mw_flight *flight, const struct mw_store_more *more);
 static void flight_hide(struct mw_flight *flight);
 static void flight_land(struct mw_flight *flight);
 static void flight_fail(struct mw_flight *flight, const struct mw_problem *problem);
 static void flight_fail_with(struct mw_flight *flight, const struct mw_problem *problem,
                              json_t *extra);
 static void flight_free_if_empty(struct mw_flight *flight);
+static void flight_find_preamble(struct mw_flight *flight);
+static void flight_drop_preamble(struct mw_flight *flight);
 static struct mw_flight **bucket_of(struct mw_pipeline *pipeline, const struct mw_key *key);
 static bool key_moved(const struct mw_flight *flight);
 static unsigned retry_after_s_of(struct mw_lane *lane);
@@ -199,9 +213,11 @@ void mw_ticket_abandon(struct mw_ticket *ticket)
 static int work_prefix(struct mw_step *step)
 {
     struct mw_ticket *ticket = TICKET_OF(step);
+    const struct mw_pipeline_parts *parts = &ticket->pipeline->parts;
+    const struct mw_package_source packages = {parts->place.toolchain, parts->pkg_config_path};
     struct mw_submission *submission;
-    int error =
-        mw_submission_parse(&submission, ticket->body, ticket->body_bytes, &ticket->problem);
+    int error = mw_submission_parse(&submission, ticket->body, ticket->body_bytes, &packages,
+                                    &ticket->problem);
     free(ticket->body);
     ticket->body = NULL;
     if (error)
@@ -215,8 +231,10 @@ static int work_prefix(struct mw_step *step)
         mw_submission_free(submission);
         return error;
     }
-    error = mw_key_compute(&submission->key, ticket->pipeline->parts.place.toolchain,
-                           submission->options, &submission->request);
+    error = mw_toolchain_stamp(parts->place.toolchain, submission->stamp);
+    if (!error)
+        error = mw_key_compute_at(&submission->key, parts->place.toolchain, submission->stamp,
+                                  submission->options, &submission->request);
     if (error) {
         mw_problem_set(&ticket->problem, MW_PROBLEM_INTERNAL, NULL,
                        "the toolchain's headers could not be read: %s", mw_strerror(error));
@@ -275,6 +293,10 @@ static int work_lookup(struct mw_step *step)
     mw_block_begin();
     int error =
         mw_store_get(flight->pipeline->parts.store, &flight->submission->key, &flight->entry);
+    if (error == -ENOENT && flight->pipeline->parts.manifests)
+        error = flight_find_direct(flight);
+    if (error)
+        flight_find_preamble(flight);
     mw_block_end();
     return error;
 }
@@ -283,11 +305,15 @@ static void after_lookup(struct mw_step *step, int status)
 {
     struct mw_flight *flight = FLIGHT_OF(step);
     struct mw_pipeline *pipeline = flight->pipeline;
+    if (flight->plan)
+        mw_preamble_maker_take(pipeline->parts.preamble_maker, flight->plan);
+    flight->plan = NULL;
     if (status == 0) {
         flight->ok = true;
         flight->cached = true;
         flight->stored = true;
         pipeline->stats.hits++;
+        pipeline->stats.direct_hits += flight->direct;
         flight_land(flight);
         return;
     }
@@ -330,6 +356,7 @@ static void after_leaf(struct mw_step *step, int status)
     flight->ended_ns = step->req.job.ended_ns;
     struct mw_problem problem;
     flight->in_leaf = false;
+    flight_drop_preamble(flight);
     if (status) {
         json_t *extra = mw_leaf_explain(&flight->leaf, status, &problem);
         flight_fail_with(flight, &problem, extra);
@@ -354,31 +381,23 @@ static int work_keep(struct mw_step *step)
 {
     struct mw_flight *flight = FLIGHT_OF(step);
     struct mw_compile_result *result = &flight->result;
-    json_t *meta = json_pack("{s:o, s:I}", "diagnostics", mw_wire_diagnostics(&result->diagnostics),
-                             "dropped", (json_int_t)result->diagnostics.dropped);
-    char *text = mw_json_text(meta, MW_JSON_COMPACT);
-    if (!text)
+    bool complete;
+    flight->entry.meta = mw_meta_make(result, mw_options_extras(flight->submission->options),
+                                      &flight->entry.meta_bytes, &complete);
+    if (!flight->entry.meta)
         return -ENOMEM;
     flight->entry.kind = mw_options_emit(flight->submission->options);
-    flight->entry.meta = text;
-    flight->entry.meta_bytes = strlen(text);
     flight->entry.artifact = result->artifact;
     flight->entry.artifact_bytes = result->artifact_bytes;
     result->artifact = NULL;
     flight->not_kept = result->not_storable;
     if (!result->ok || result->not_storable)
         return 0;
-    if (key_moved(flight)) {
-        flight->not_kept = NOT_KEPT_MOVED;
+    if (!complete) {
+        flight->not_kept = NOT_KEPT_EXTRA;
         return 0;
     }
-    mw_block_begin(); /* one process writes at a time */
-    flight->store_error =
-        mw_store_put(flight->pipeline->parts.store, &flight->submission->key, &flight->entry);
-    mw_block_end();
-    flight->stored = flight->store_error == 0;
-    if (!flight->stored)
-        flight->not_kept = NOT_KEPT_STORE;
+    flight_keep(flight);
     return 0;
 }
 
@@ -400,21 +419,66 @@ static void after_keep(struct mw_step *step, int status)
     flight_land(flight);
 }
 
+/* Keep what is answered, with the sources of its debug information and a manifest. The manifest's
+ * base must be made before the last look at the headers: it speaks of those that the leaf read. */
+static void flight_keep(struct mw_flight *flight)
+{
+    const struct mw_pipeline_parts *parts = &flight->pipeline->parts;
+    const struct mw_submission *submission = flight->submission;
+    size_t meta_bytes = flight->entry.meta_bytes;
+    struct mw_debug_sources sources = {0};
+    struct mw_direct direct = {0};
+    if (parts->debug_sources &&
+        (mw_debug_sources_collect(&sources, submission->options, &submission->request,
+                                  &flight->result.inputs) != 0 ||
+         (sources.json && mw_meta_add(&flight->entry.meta, &flight->entry.meta_bytes,
+                                      "debug_sources", sources.json) != 0)))
+        mw_debug_sources_fini(&sources);
+    if (parts->manifests)
+        mw_direct_make(&direct, parts->place.toolchain, submission->stamp, submission->options,
+                       &submission->request, &flight->result.inputs, &flight->key);
+    if (key_moved(flight))
+        flight->not_kept = NOT_KEPT_MOVED;
+    else
+        flight_put(flight, &(struct mw_store_more){.base = &direct.base,
+                                                   .manifest = direct.manifest,
+                                                   .sources = sources.list,
+                                                   .source_count = sources.count});
+    if (!flight->stored && sources.json) { /* what it says of the sources is not so */
+        flight->entry.meta_bytes = meta_bytes;
+        flight->entry.meta[meta_bytes] = '\0';
+    }
+    mw_direct_fini(&direct);
+    mw_debug_sources_fini(&sources);
+}
+
+static void flight_put(struct mw_flight *flight, const struct mw_store_more *more)
+{
+    mw_block_begin(); /* one process writes at a time */
+    flight->store_error =
+        mw_store_keep(flight->pipeline->parts.store, &flight->key, &flight->entry, more);
+    mw_block_end();
+    flight->stored = flight->store_error == 0;
+    if (!flight->stored)
+        flight->not_kept = NOT_KEPT_STORE;
+}
+
 /* Whether a system header changed since the key was made: then nobody knows which one the leaf
  * has read. */
 static bool key_moved(const struct mw_flight *flight)
 {
     const struct mw_submission *submission = flight->submission;
-    struct mw_key now;
-    return mw_key_compute(&now, flight->pipeline->parts.place.toolchain, submission->options,
-                          &submission->request) != 0 ||
-           strcmp(now.text, submission->key.text) != 0;
+    uint8_t now[MW_TOOLCHAIN_STAMP_BYTES];
+    return mw_toolchain_stamp(flight->pipeline->parts.place.toolchain, now) != 0 ||
+           memcmp(now, submission->stamp, sizeof now) != 0;
 }
 
 static int work_render(struct mw_step *step)
 {
     struct mw_ticket *ticket = TICKET_OF(step);
-    ticket->answer = mw_json_text(answer_json(ticket, ticket->flight), MW_JSON_COMPACT);
+    const struct mw_store_entry *entry = &ticket->flight->entry;
+    ticket->answer =
+        mw_meta_answer(answer_json(ticket, ticket->flight), entry->meta, entry->meta_bytes);
     return ticket->answer ? 0 : -ENOMEM;
 }
 
@@ -568,6 +632,7 @@ static struct mw_flight *flight_new(struct mw_pipeline *pipeline, struct mw_tick
         return NULL;
     flight->pipeline = pipeline;
     flight->submission = ticket->submission;
+    flight->key = flight->submission->key;
     flight->leaf.limits = flight->submission->limits;
     ticket->submission = NULL;
     struct mw_flight **bucket = bucket_of(pipeline, &flight->submission->key);
@@ -587,6 +652,20 @@ static struct mw_flight *flight_find(struct mw_pipeline *pipeline,
                       !mw_leaf_limits_equal(&flight->submission->limits, &submission->limits)))
         flight = flight->next_in_bucket;
     return flight;
+}
+
+/* As mw_store_get. Nobody knows of the other key but who is aboard this flight. */
+static int flight_find_direct(struct mw_flight *flight)
+{
+    const struct mw_pipeline_parts *parts = &flight->pipeline->parts;
+    const struct mw_submission *submission = flight->submission;
+    struct mw_key key;
+    int error = mw_direct_find(parts->store, parts->place.toolchain, submission->stamp,
+                               submission->options, &submission->request, &key, &flight->entry);
+    flight->direct = error == 0;
+    if (!error)
+        flight->key = key;
+    return error;
 }
 
 static void flight_hide(struct mw_flight *flight)
@@ -647,12 +726,37 @@ static void flight_free_if_empty(struct mw_flight *flight)
         return;
     }
     flight_hide(flight);
+    flight_drop_preamble(flight);
     flight->pipeline->stats.flights--;
     mw_leaf_fini(&flight->leaf);
     mw_compile_result_fini(&flight->result);
     mw_store_entry_fini(&flight->entry);
     mw_submission_free(flight->submission);
     free(flight);
+}
+
+/* Runs on: the store's lane. Whatever goes wrong, the compile does without. */
+static void flight_find_preamble(struct mw_flight *flight)
+{
+    const struct mw_pipeline_parts *parts = &flight->pipeline->parts;
+    struct mw_submission *submission = flight->submission;
+    if (!parts->preambles)
+        return;
+    flight->has_preamble =
+        mw_preambles_find(parts->preambles, parts->place.toolchain, submission->stamp,
+                          submission->options, &submission->request, &flight->preamble,
+                          &flight->plan) == 1;
+    flight->used_preamble = flight->has_preamble;
+    submission->request.preamble = flight->has_preamble ? &flight->preamble : NULL;
+}
+
+static void flight_drop_preamble(struct mw_flight *flight)
+{
+    if (!flight->has_preamble)
+        return;
+    flight->submission->request.preamble = NULL;
+    mw_preambles_drop(flight->pipeline->parts.preambles, &flight->preamble);
+    flight->has_preamble = false;
 }
 
 static struct mw_flight **bucket_of(struct mw_pipeline *pipeline, const struct mw_key *key)
@@ -696,11 +800,11 @@ static json_t *timings_json(const struct mw_ticket *ticket, const struct mw_flig
 {
     uint64_t now_ns = mw_clock_ns();
     uint64_t leaf_end_ns = flight->cached ? now_ns : flight->ended_ns;
-    return json_pack("{s:f, s:f, s:f, s:f}", "prefix_ms",
+    return json_pack("{s:f, s:f, s:f, s:f, s:b}", "prefix_ms",
                      ms_between(ticket->arrived_ns, flight->cached ? now_ns : flight->queued_ns),
                      "queued_ms", ms_between(flight->queued_ns, flight->started_ns), "leaf_ms",
                      ms_between(flight->started_ns, flight->ended_ns), "suffix_ms",
-                     ms_between(leaf_end_ns, now_ns));
+                     ms_between(leaf_end_ns, now_ns), "preamble", flight->used_preamble);
 }
 
 static json_t *artifact_json(const struct mw_ticket *ticket, const struct mw_flight *flight)
@@ -709,7 +813,7 @@ static json_t *artifact_json(const struct mw_ticket *ticket, const struct mw_fli
     if (!flight->ok || entry->kind == MW_EMIT_NONE)
         return json_null();
     char url[MW_KEY_TEXT_BYTES + 16];
-    snprintf(url, sizeof url, "/v1/artifacts/%s", flight->submission->key.text);
+    snprintf(url, sizeof url, "/v1/artifacts/%s", flight->key.text);
     json_t *artifact =
         json_pack("{s:s, s:I, s:s?}", "kind", mw_emit_kind_name(entry->kind), "bytes",
                   (json_int_t)entry->artifact_bytes, "url", flight->stored ? url : NULL);
@@ -724,15 +828,15 @@ static json_t *artifact_json(const struct mw_ticket *ticket, const struct mw_fli
 
 static json_t *answer_json(const struct mw_ticket *ticket, const struct mw_flight *flight)
 {
-    json_t *meta = json_loadb(flight->entry.meta, flight->entry.meta_bytes, 0, NULL);
+    json_t *meta = mw_meta_head(flight->entry.meta, flight->entry.meta_bytes);
     json_t *list = json_object_get(meta, "diagnostics");
     json_t *shown = mw_wire_diagnostics_cut(list, ticket->diagnostics_max);
     json_int_t dropped = json_integer_value(json_object_get(meta, "dropped")) +
                          (json_int_t)(json_array_size(list) - json_array_size(shown));
     json_t *answer =
-        json_pack("{s:s, s:s, s:b, s:o, s:I, s:o, s:s?, s:o}", "key", flight->submission->key.text,
-                  "status", flight->ok ? "ok" : "failed", "cached", flight->cached, "diagnostics",
-                  shown, "diagnostics_dropped", dropped, "artifact", artifact_json(ticket, flight),
+        json_pack("{s:s, s:s, s:b, s:o, s:I, s:o, s:s?, s:o}", "key", flight->key.text, "status",
+                  flight->ok ? "ok" : "failed", "cached", flight->cached, "diagnostics", shown,
+                  "diagnostics_dropped", dropped, "artifact", artifact_json(ticket, flight),
                   "thread", flight->cached ? NULL : mw_thread_kind_name(flight->ran_on), "timings",
                   timings_json(ticket, flight));
     if (!flight->cached)

@@ -1,9 +1,10 @@
 /* pipeline.h - the way of a compile: IO prefix, store, one CPU leaf, IO suffix, answer.
  *
  *   files lane   parse, check, content key            (prefix)
- *   store lane   look the key up: a hit goes straight to the answer, no CPU admission is spent
+ *   store lane   look the key up, then the manifests: a hit goes straight to the answer, no CPU
+ *                admission is spent
  *   CPU lane     one leaf, compute only               (one per key, however many ask: a *flight*)
- *   store lane   keep the artifact                    (suffix)
+ *   store lane   keep artifact, manifest, sources     (suffix)
  *   files lane   make the answer's JSON
  *
  * Theory: a *ticket* is one client's request; a *flight* is the work for one content key under the
@@ -39,15 +40,22 @@
 #include "problem.h"
 
 struct mw_pipeline;
+struct mw_preamble_maker;
+struct mw_preambles;
 struct mw_shared_pool;
 struct mw_ticket;
 
 /* What the pipeline works with; all of it outlives the pipeline. */
 struct mw_pipeline_parts {
     uv_loop_t *loop;
-    struct mw_lane_uv *adapter; /* brings steps back to the loop */
-    struct mw_leaf_place place; /* where leaves run; its toolchain is the one for all */
+    struct mw_lane_uv *adapter;  /* brings steps back to the loop */
+    struct mw_leaf_place place;  /* where leaves run; its toolchain is the one for all */
+    const char *pkg_config_path; /* as in packages.h; NULL: the system's only */
     struct mw_store *store;
+    bool manifests;     /* look artifacts up by manifests too, and keep those */
+    bool debug_sources; /* keep the sources of debug information */
+    struct mw_preambles *preambles; /* NULL: none are used */
+    struct mw_preamble_maker *preamble_maker;
     struct mw_shared_pool *shared; /* for what time-out answers tell of it */
     struct mw_lane *files;         /* IO pool: parsing, keys, answers */
     struct mw_lane *store_io;      /* IO pool: the store */
@@ -65,6 +73,7 @@ struct mw_answer {
 
 /* Counters since start; written and read on the loop's thread. */
 struct mw_pipeline_stats {
+    uint64_t direct_hits; /* those of `hits` that a manifest found */
     uint64_t requests, hits, compiled, failed, joined, timeouts, abandoned, refused, store_errors;
     unsigned flights; /* now */
     unsigned tickets; /* now */

@@ -17,6 +17,7 @@ static const struct kind {
     [MW_PROBLEM_BAD_JSON] = {400, "bad-json", "the body is not valid JSON", NULL},
     [MW_PROBLEM_BAD_FIELD] = {400, "bad-field", "a field of the request is not valid", "field"},
     [MW_PROBLEM_FLAG_REFUSED] = {422, "flag-refused", "a compiler flag is refused", "flag"},
+    [MW_PROBLEM_PACKAGE] = {422, "no-package", "a package is not installed", "package"},
     [MW_PROBLEM_TOO_LARGE] = {413, "too-large", "the request is too large", "field"},
     [MW_PROBLEM_QUEUE_FULL] = {503, "queue-full", "too much work is waiting", "queue"},
     [MW_PROBLEM_NOT_FOUND] = {404, "not-found", "there is nothing here", "path"},
@@ -50,10 +51,9 @@ void mw_problem_from_refusal(struct mw_problem *problem, int error,
                              const struct mw_refusal *refusal)
 {
     static const enum mw_problem_kind of_refusal[] = {
-        [MW_REFUSAL_NONE] = MW_PROBLEM_INTERNAL,
-        [MW_REFUSAL_FIELD] = MW_PROBLEM_BAD_FIELD,
-        [MW_REFUSAL_FLAG] = MW_PROBLEM_FLAG_REFUSED,
-        [MW_REFUSAL_SIZE] = MW_PROBLEM_TOO_LARGE,
+        [MW_REFUSAL_NONE] = MW_PROBLEM_INTERNAL,     [MW_REFUSAL_FIELD] = MW_PROBLEM_BAD_FIELD,
+        [MW_REFUSAL_FLAG] = MW_PROBLEM_FLAG_REFUSED, [MW_REFUSAL_SIZE] = MW_PROBLEM_TOO_LARGE,
+        [MW_REFUSAL_PACKAGE] = MW_PROBLEM_PACKAGE,
     };
     if (refusal->kind == MW_REFUSAL_NONE)
         mw_problem_set(problem, MW_PROBLEM_INTERNAL, NULL, "%s", mw_strerror(error));

@@ -147,6 +147,19 @@ static const struct number isolate_numbers[] = {
         "Memory of the process which forks them"),
 };
 
+static const struct number preamble_numbers[] = {
+    U64(mw_preambles_stats, kept, "preambles_kept", "gauge", "Precompiled prefixes in memory"),
+    U64(mw_preambles_stats, bytes, "preambles_bytes", "gauge", "What they take"),
+    U64(mw_preambles_stats, bytes_max, "preambles_max_bytes", "gauge", "What they may take"),
+    U64(mw_preambles_stats, used, "preambles_used_total", "counter",
+        "Compiles for which one was there"),
+    U64(mw_preambles_stats, built, "preambles_built_total", "counter", "Those made"),
+    U64(mw_preambles_stats, failed, "preambles_failed_total", "counter",
+        "Those that could not be made"),
+    U64(mw_preambles_stats, evicted, "preambles_evicted_total", "counter",
+        "Those given up for others, or because a header changed"),
+};
+
 static const struct number audit_numbers[] = {
     {"tasks", offsetof(struct mw_audit, census.tasks), NUMBER_UNSIGNED, "audit_tasks", "gauge",
      "Threads of the process, all in all"},
@@ -171,6 +184,8 @@ static const struct number audit_numbers[] = {
 static const struct number pipeline_numbers[] = {
     U64(mw_pipeline_stats, requests, "compile_requests_total", "counter", "Compile requests"),
     U64(mw_pipeline_stats, hits, "compile_hits_total", "counter", "Answered from the store"),
+    U64(mw_pipeline_stats, direct_hits, "compile_direct_hits_total", "counter",
+        "Of those, the ones that a manifest found"),
     U64(mw_pipeline_stats, compiled, "compile_ok_total", "counter", "Compiles that succeeded"),
     U64(mw_pipeline_stats, failed, "compile_failed_total", "counter", "Compiles with errors"),
     U64(mw_pipeline_stats, joined, "compile_joined_total", "counter",
@@ -307,11 +322,21 @@ json_t *mw_report_audit(const struct mw_registry *registry)
     return object;
 }
 
-json_t *mw_report_isolation(struct mw_isolate *isolate)
+static json_t *preambles_json(struct mw_preambles *preambles)
+{
+    struct mw_preambles_stats stats;
+    if (!preambles)
+        return json_null();
+    mw_preambles_snapshot(preambles, &stats);
+    return numbers_json(preamble_numbers, COUNT(preamble_numbers), &stats);
+}
+
+json_t *mw_report_isolation(struct mw_isolate *isolate, struct mw_preambles *preambles)
 {
     struct mw_isolate_stats stats;
     if (!isolate)
-        return json_pack("{s:s}", "isolation", "in-process");
+        return json_pack("{s:s, s:o}", "isolation", "in-process", "preambles",
+                         preambles_json(preambles));
     mw_isolate_snapshot(isolate, &stats);
     json_t *object = numbers_json(isolate_numbers, COUNT(isolate_numbers), &stats);
     json_t *guards = json_array();
@@ -323,11 +348,13 @@ json_t *mw_report_isolation(struct mw_isolate *isolate)
     json_object_set_new(object, "isolation", json_string("isolated"));
     json_object_set_new(object, "guards", guards);
     json_object_set_new(object, "landlock_abi", json_integer(stats.landlock_abi));
+    json_object_set_new(object, "preambles", preambles_json(preambles));
     return object;
 }
 
 char *mw_report_metrics(struct mw_shared_pool *shared, const struct mw_registry *registry,
-                        struct mw_isolate *isolate, const struct mw_pipeline_stats *pipeline,
+                        struct mw_isolate *isolate, struct mw_preambles *preambles,
+                        const struct mw_pipeline_stats *pipeline,
                         const struct mw_store_stats *store)
 {
     struct mw_lane *lanes[MW_REGISTRY_LANES_MAX];
@@ -351,6 +378,11 @@ char *mw_report_metrics(struct mw_shared_pool *shared, const struct mw_registry 
         struct mw_isolate_stats stats;
         mw_isolate_snapshot(isolate, &stats);
         write_numbers(out, isolate_numbers, COUNT(isolate_numbers), &stats);
+    }
+    if (preambles) {
+        struct mw_preambles_stats stats;
+        mw_preambles_snapshot(preambles, &stats);
+        write_numbers(out, preamble_numbers, COUNT(preamble_numbers), &stats);
     }
     bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {

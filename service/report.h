@@ -14,6 +14,7 @@
 #include <millwright/lane.h>
 #include <millwright/monitor.h>
 #include <millwright/pool.h>
+#include <millwright/preamble.h>
 #include <millwright/registry.h>
 #include <millwright/store.h>
 
@@ -33,12 +34,14 @@ json_t *mw_report_lanes(struct mw_lane *const *lanes, size_t count);
 /* What the leak audit counts and finds. */
 json_t *mw_report_audit(const struct mw_registry *registry);
 
-/* Where compiles run, and how the worker processes fare; `isolate` NULL: in this process. */
-json_t *mw_report_isolation(struct mw_isolate *isolate);
+/* Where compiles run, and how the worker processes fare; `isolate` NULL: in this process. With what
+ * precompiled prefixes there are; NULL: switched off. */
+json_t *mw_report_isolation(struct mw_isolate *isolate, struct mw_preambles *preambles);
 
-/* The text of GET /metrics. `isolate` may be NULL. */
+/* The text of GET /metrics. `isolate` and `preambles` may be NULL. */
 char *mw_report_metrics(struct mw_shared_pool *shared, const struct mw_registry *registry,
-                        struct mw_isolate *isolate, const struct mw_pipeline_stats *pipeline,
+                        struct mw_isolate *isolate, struct mw_preambles *preambles,
+                        const struct mw_pipeline_stats *pipeline,
                         const struct mw_store_stats *store);
 
 #endif

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <millwright/error.h>
+#include <millwright/targets.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 static void post_compile(void *user, struct mw_http_request *request, const char *tail);
 static void get_artifact(void *user, struct mw_http_request *request, const char *tail);
+static void get_source(void *user, struct mw_http_request *request, const char *tail);
 static void get_lanes(void *user, struct mw_http_request *request, const char *tail);
 static void get_pools(void *user, struct mw_http_request *request, const char *tail);
 static void patch_pool(void *user, struct mw_http_request *request, const char *tail);
@@ -21,6 +23,7 @@ static int parse_min(const char *body, size_t bytes, unsigned max, unsigned *min
                      struct mw_problem *problem);
 static void get_audit(void *user, struct mw_http_request *request, const char *tail);
 static void get_isolation(void *user, struct mw_http_request *request, const char *tail);
+static void get_targets(void *user, struct mw_http_request *request, const char *tail);
 static void get_health(void *user, struct mw_http_request *request, const char *tail);
 static void get_metrics(void *user, struct mw_http_request *request, const char *tail);
 
@@ -38,6 +41,10 @@ const struct mw_route mw_service_routes[] = {
     {"HEAD", "/v1/audit", get_audit, false},
     {"GET", "/v1/isolation", get_isolation, false},
     {"HEAD", "/v1/isolation", get_isolation, false},
+    {"GET", "/v1/targets", get_targets, false},
+    {"HEAD", "/v1/targets", get_targets, false},
+    {"GET", "/v1/sources/", get_source, false},
+    {"HEAD", "/v1/sources/", get_source, false},
     {"GET", "/healthz", get_health, false},
     {"HEAD", "/healthz", get_health, false},
     {"GET", "/metrics", get_metrics, false},
@@ -47,21 +54,25 @@ const size_t mw_service_route_count = sizeof mw_service_routes / sizeof mw_servi
 
 #define PATCH_BYTES_MAX 4096u /* it is parsed on the loop */
 
-/* A GET of an artifact, from the request until the store has answered. */
+/* A GET of an artifact or a source, from the request until the store has answered. */
 struct fetch {
     struct mw_service *service;
     struct mw_http_request *request; /* NULL when the client is gone */
     struct mw_step step;
-    struct mw_key key;
-    struct mw_store_entry entry;
+    bool is_source;
+    char name[MW_KEY_TEXT_BYTES]; /* its key, or one of its hashes */
+    struct mw_store_entry entry;  /* of a source only the bytes, as artifact */
+    char sha256[MW_SHA256_TEXT_BYTES];
 };
 
 static bool refuse_when_stopping(struct mw_service *service, struct mw_http_request *request);
 static void on_answered(void *user, const struct mw_answer *answer);
 static void on_compile_gone(void *user);
+static void fetch_start(struct mw_service *service, struct mw_http_request *request,
+                        const char *name, bool is_source);
 static int work_fetch(struct mw_step *step);
 static void after_fetch(struct mw_step *step, int status);
-static void reply_artifact(struct fetch *fetch);
+static void reply_kept(struct fetch *fetch);
 static void on_fetch_gone(void *user);
 static void reply_json(struct mw_http_request *request, json_t *object);
 static void reply_text(struct mw_http_request *request, char *text, const char *content_type);
@@ -136,12 +147,37 @@ static void get_artifact(void *user, struct mw_http_request *request, const char
         mw_http_reply_problem(request, &problem);
         return;
     }
+    fetch_start(service, request, tail, false);
+}
+
+/* By the SHA-256, or by the MD5 that stands in line tables. */
+static void get_source(void *user, struct mw_http_request *request, const char *tail)
+{
+    static const char md5[] = "md5/";
+    bool by_md5 = strncmp(tail, md5, strlen(md5)) == 0;
+    const char *hash = by_md5 ? tail + strlen(md5) : tail;
+    struct mw_problem problem;
+    if (mw_hex_valid(hash, by_md5 ? MW_MD5_TEXT_BYTES - 1 : MW_SHA256_TEXT_BYTES - 1)) {
+        fetch_start(user, request, hash, true);
+        return;
+    }
+    mw_problem_set(&problem, MW_PROBLEM_NOT_FOUND, tail,
+                   "a source is named by its SHA-256, 64 lower-case hexadecimal digits, or by "
+                   "md5/ and the 32 of its MD5");
+    mw_http_reply_problem(request, &problem);
+}
+
+static void fetch_start(struct mw_service *service, struct mw_http_request *request,
+                        const char *name, bool is_source)
+{
+    struct mw_problem problem;
     struct fetch *fetch = calloc(1, sizeof *fetch);
     int error = fetch ? 0 : -ENOMEM;
     if (fetch) {
         fetch->service = service;
         fetch->request = request;
-        memcpy(fetch->key.text, tail, sizeof fetch->key.text);
+        fetch->is_source = is_source;
+        memcpy(fetch->name, name, strlen(name) + 1); /* its length was checked */
         error = mw_step_start(&fetch->step, &service->adapter, service->lanes[MW_LANE_STORE],
                               work_fetch, after_fetch);
     }
@@ -160,8 +196,17 @@ static void get_artifact(void *user, struct mw_http_request *request, const char
 static int work_fetch(struct mw_step *step)
 {
     struct fetch *fetch = FETCH_OF(step);
+    struct mw_store_entry *entry = &fetch->entry;
+    struct mw_key key;
+    int error;
     mw_block_begin();
-    int error = mw_store_get(fetch->service->store, &fetch->key, &fetch->entry);
+    if (fetch->is_source) {
+        error = mw_store_source_get(fetch->service->store, fetch->name, &entry->artifact,
+                                    &entry->artifact_bytes, fetch->sha256);
+    } else {
+        memcpy(key.text, fetch->name, sizeof key.text);
+        error = mw_store_get(fetch->service->store, &key, entry);
+    }
     mw_block_end();
     return error;
 }
@@ -169,18 +214,19 @@ static int work_fetch(struct mw_step *step)
 static void after_fetch(struct mw_step *step, int status)
 {
     struct fetch *fetch = FETCH_OF(step);
+    const char *what = fetch->is_source ? "source" : "artifact";
     struct mw_problem problem;
     fetch->service->fetches--;
     if (!fetch->request) {
         /* nobody waits any more */
-    } else if (status == 0 && fetch->entry.kind != MW_EMIT_NONE) {
-        reply_artifact(fetch);
+    } else if (status == 0 && (fetch->is_source || fetch->entry.kind != MW_EMIT_NONE)) {
+        reply_kept(fetch);
     } else if (status == 0 || status == -ENOENT) {
-        mw_problem_set(&problem, MW_PROBLEM_NOT_FOUND, fetch->key.text,
-                       "no artifact is stored under this key; compile again to make it");
+        mw_problem_set(&problem, MW_PROBLEM_NOT_FOUND, fetch->name,
+                       "no %s is stored under this name; compile again to make it", what);
         mw_http_reply_problem(fetch->request, &problem);
     } else {
-        mw_log("store: fetching %s failed: %s", fetch->key.text, mw_strerror(status));
+        mw_log("store: fetching %s %s failed: %s", what, fetch->name, mw_strerror(status));
         mw_problem_set(&problem, MW_PROBLEM_INTERNAL, NULL, "the store failed: %s; compile again",
                        mw_strerror(status));
         mw_http_reply_problem(fetch->request, &problem);
@@ -189,8 +235,8 @@ static void after_fetch(struct mw_step *step, int status)
     free(fetch);
 }
 
-/* The bytes under a key never change, so a client may keep them as long as it likes. */
-static void reply_artifact(struct fetch *fetch)
+/* The bytes under a name never change, so a client may keep them as long as it likes. */
+static void reply_kept(struct fetch *fetch)
 {
     static const char *const content_types[MW_EMIT_KINDS] = {
         [MW_EMIT_OBJECT] = "application/octet-stream",
@@ -198,12 +244,15 @@ static void reply_artifact(struct fetch *fetch)
         [MW_EMIT_LLVM_IR] = "text/plain; charset=utf-8",
         [MW_EMIT_BITCODE] = "application/octet-stream",
         [MW_EMIT_PREPROCESSED] = "text/plain; charset=utf-8",
+        [MW_EMIT_AST] = "application/octet-stream",
+        [MW_EMIT_AST_JSON] = "application/json",
     };
     char etag[MW_KEY_TEXT_BYTES + 2];
-    snprintf(etag, sizeof etag, "\"%s\"", fetch->key.text);
+    snprintf(etag, sizeof etag, "\"%s\"", fetch->is_source ? fetch->sha256 : fetch->name);
     struct mw_http_reply reply = {
         .status = 200,
-        .content_type = content_types[fetch->entry.kind],
+        .content_type =
+            fetch->is_source ? "text/plain; charset=utf-8" : content_types[fetch->entry.kind],
         .headers = {{"ETag", etag},
                     {"Cache-Control", "public, max-age=31536000, immutable"},
                     {"X-Content-Type-Options", "nosniff"}},
@@ -315,7 +364,22 @@ static void get_isolation(void *user, struct mw_http_request *request, const cha
 {
     struct mw_service *service = user;
     (void)tail;
-    reply_json(request, mw_report_isolation(service->isolate));
+    reply_json(request, mw_report_isolation(service->isolate, service->preambles));
+}
+
+/* What --target= can name the machine of, as the compiler's library has it. */
+static void get_targets(void *user, struct mw_http_request *request, const char *tail)
+{
+    struct mw_service *service = user;
+    struct mw_target target;
+    json_t *list = json_array();
+    (void)tail;
+    for (size_t i = 0; mw_target_get(i, &target); i++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:s}", "name", target.name, "description", target.text));
+    reply_json(request, json_pack("{s:s, s:s, s:o}", "default",
+                                  mw_toolchain_target(service->toolchain), "llvm_version",
+                                  mw_toolchain_version(service->toolchain), "targets", list));
 }
 
 static void get_health(void *user, struct mw_http_request *request, const char *tail)
@@ -332,7 +396,8 @@ static void get_metrics(void *user, struct mw_http_request *request, const char 
     (void)tail;
     reply_text(request,
                mw_report_metrics(&service->shared, service->registry, service->isolate,
-                                 mw_pipeline_stats(service->pipeline), &service->store_stats),
+                                 service->preambles, mw_pipeline_stats(service->pipeline),
+                                 &service->store_stats),
                "text/plain; version=0.0.4; charset=utf-8");
 }
 

@@ -23,7 +23,26 @@ static int open_store(struct mw_service *service, char *why, size_t why_bytes);
 static int open_isolation(struct mw_service *service, char *why, size_t why_bytes);
 static void log_guards(const struct mw_service *service);
 static int remote_check(const struct mw_serve_settings *settings, char *why, size_t why_bytes);
+static int package_path_check(const char *path, char *why, size_t why_bytes);
+/* What is relative would depend on where the service was started. */
+static int package_path_check(const char *path, char *why, size_t why_bytes)
+{
+    while (*path == '/' || *path == ':') {
+        path += strcspn(path, ":");
+        path += *path == ':';
+    }
+    if (!*path)
+        return 0;
+    snprintf(why, why_bytes,
+             "--pkg-config-path holds '%.64s', which is not absolute; give folders such as "
+             "/opt/team/pkgconfig",
+             path);
+    return -EINVAL;
+}
+
+static bool uses_manifests(const struct mw_serve_settings *settings);
 static struct mw_leaf_place place_of(const struct mw_service *service);
+static int open_preambles(struct mw_service *service);
 static int open_front(struct mw_service *service, char *why, size_t why_bytes);
 static void start_housekeeping(struct mw_service *service);
 static int work_warm(struct mw_step *step);
@@ -47,6 +66,8 @@ int mw_service_new(struct mw_service **out, uv_loop_t *loop,
     service->listener.fd = -1;
     mw_thread_adopt(MW_THREAD_LOOP);
     int error = remote_check(settings, why, why_bytes);
+    if (!error)
+        error = package_path_check(settings->pkg_config_path, why, why_bytes);
     if (!error)
         error = open_pools(service, why, why_bytes);
     if (!error)
@@ -84,6 +105,8 @@ void mw_service_stop(struct mw_service *service, void (*late)(void *user), void 
     service->late_user = user;
     service->stop_deadline_ns = mw_clock_ns() + service->settings.grace_ms * MW_NS_PER_MS;
     uv_timer_stop(&service->census_timer);
+    if (service->preamble_maker)
+        mw_preamble_maker_stop(service->preamble_maker);
     mw_http_quiesce(service->http);
     mw_listener_unlink(&service->listener);
     uv_timer_init(service->loop, &service->drain);
@@ -101,6 +124,8 @@ void mw_service_free(struct mw_service *service)
     mw_shared_pool_unwatch(&service->shared);
     mw_shared_pool_close(&service->shared);
     mw_pipeline_free(service->pipeline);
+    mw_preamble_maker_free(service->preamble_maker);
+    mw_preambles_free(service->preambles);
     mw_store_close(service->store);
     mw_isolate_free(service->isolate);
     mw_toolchain_free(service->toolchain);
@@ -225,6 +250,15 @@ static int remote_check(const struct mw_serve_settings *settings, char *why, siz
     return -EPERM;
 }
 
+/* A worker that hostile source has taken over may keep silent about what it read. So manifests are
+ * not for strangers, unless somebody says so. */
+static bool uses_manifests(const struct mw_serve_settings *settings)
+{
+    if (settings->manifests == MW_SERVE_UNSET)
+        return !settings->allow_remote;
+    return settings->manifests == 0;
+}
+
 static struct mw_leaf_place place_of(const struct mw_service *service)
 {
     const struct mw_serve_settings *settings = &service->settings;
@@ -246,23 +280,47 @@ static struct mw_leaf_place place_of(const struct mw_service *service)
     return place;
 }
 
+static int open_preambles(struct mw_service *service)
+{
+    uint64_t bytes_max = service->settings.preambles_max_bytes;
+    int error = bytes_max ? mw_preambles_new(&service->preambles, bytes_max) : 0;
+    if (!error && bytes_max)
+        error = mw_preamble_maker_new(&service->preamble_maker,
+                                      &(struct mw_preamble_maker_parts){
+                                          .preambles = service->preambles,
+                                          .adapter = &service->adapter,
+                                          .place = place_of(service),
+                                          .cpu = service->lanes[MW_LANE_COMPILE_CPU],
+                                          .store_io = service->lanes[MW_LANE_STORE],
+                                      });
+    return error;
+}
+
 static int open_front(struct mw_service *service, char *why, size_t why_bytes)
 {
     const struct mw_serve_settings *settings = &service->settings;
     int error = mw_lane_uv_init(&service->adapter, service->loop);
     service->adapter_open = error == 0;
     if (!error)
-        error = mw_pipeline_new(&service->pipeline, &(struct mw_pipeline_parts){
-                                                        .loop = service->loop,
-                                                        .adapter = &service->adapter,
-                                                        .store = service->store,
-                                                        .shared = &service->shared,
-                                                        .files = service->lanes[MW_LANE_FILES],
-                                                        .store_io = service->lanes[MW_LANE_STORE],
-                                                        .cpu = service->lanes[MW_LANE_COMPILE_CPU],
-                                                        .timeout_ms_max = settings->timeout_max_ms,
-                                                        .place = place_of(service),
-                                                    });
+        error = open_preambles(service);
+    if (!error)
+        error =
+            mw_pipeline_new(&service->pipeline, &(struct mw_pipeline_parts){
+                                                    .loop = service->loop,
+                                                    .adapter = &service->adapter,
+                                                    .store = service->store,
+                                                    .manifests = uses_manifests(settings),
+                                                    .debug_sources = settings->debug_sources == 0,
+                                                    .preambles = service->preambles,
+                                                    .preamble_maker = service->preamble_maker,
+                                                    .shared = &service->shared,
+                                                    .files = service->lanes[MW_LANE_FILES],
+                                                    .store_io = service->lanes[MW_LANE_STORE],
+                                                    .cpu = service->lanes[MW_LANE_COMPILE_CPU],
+                                                    .timeout_ms_max = settings->timeout_max_ms,
+                                                    .place = place_of(service),
+                                                    .pkg_config_path = settings->pkg_config_path,
+                                                });
     if (error) {
         snprintf(why, why_bytes, "cannot set up the pipeline: %s", mw_strerror(error));
         return error;
@@ -396,7 +454,8 @@ static bool all_answered(const struct mw_service *service)
 {
     const struct mw_pipeline_stats *stats = mw_pipeline_stats(service->pipeline);
     return mw_http_requests(service->http) == 0 && stats->tickets == 0 && stats->flights == 0 &&
-           service->fetches == 0 && !service->warm.out && !service->census.out;
+           service->fetches == 0 && !service->warm.out && !service->census.out &&
+           !(service->preamble_maker && mw_preamble_maker_busy(service->preamble_maker));
 }
 
 static void let_go_of_loop(struct mw_service *service)

@@ -16,6 +16,7 @@
 #include "lane_table.h"
 #include "listener.h"
 #include "pipeline.h"
+#include "preambles.h"
 #include "service.h"
 #include "shared_pool.h"
 #include "step.h"
@@ -30,6 +31,8 @@ struct mw_service {
     struct mw_toolchain *toolchain;
     struct mw_isolate *isolate; /* NULL: compiles run in this process */
     struct mw_store *store;
+    struct mw_preambles *preambles;           /* NULL: switched off */
+    struct mw_preamble_maker *preamble_maker; /* NULL then, too */
     struct mw_lane_uv adapter; /* brings steps back to the loop */
     bool adapter_open;
     struct mw_pipeline *pipeline;

@@ -17,7 +17,8 @@ static int set(const struct mw_settings *settings, const struct mw_setting *sett
 static int parse_number(const struct mw_setting *setting, const char *value, uint64_t *number,
                         char *why, size_t why_bytes);
 static bool reads_as_hexadecimal(const char *value, uint64_t *number);
-static int parse_choice(const char *choices, const char *value, unsigned *place);
+static int parse_choice(const char *choices, const char *value, size_t length, unsigned *place);
+static int parse_set(const char *choices, const char *value, unsigned *bits);
 static int set_lane(const struct mw_settings *settings, struct mw_lane_settings *lanes,
                     const char *text, char *why, size_t why_bytes);
 static int add_lane_setting(const struct mw_settings *settings, struct mw_lane_settings *lanes,
@@ -144,8 +145,16 @@ static int set(const struct mw_settings *settings, const struct mw_setting *sett
         memcpy(target, value, strlen(value) + 1);
         return 0;
     case MW_SETTING_CHOICE:
-        if (parse_choice(setting->choices, value, &small) != 0) {
+        if (parse_choice(setting->choices, value, strlen(value), &small) != 0) {
             snprintf(why, why_bytes, "must be one of %s, not '%.64s'", setting->choices, value);
+            return -EINVAL;
+        }
+        break;
+    case MW_SETTING_SET:
+        memcpy(&small, target, sizeof small);
+        if (parse_set(setting->choices, value, &small) != 0) {
+            snprintf(why, why_bytes, "must be some of %s with commas between, not '%.64s'",
+                     setting->choices, value);
             return -EINVAL;
         }
         break;
@@ -207,9 +216,8 @@ static bool reads_as_hexadecimal(const char *value, uint64_t *number)
     return first != value || strpbrk(value, "abcdefABCDEF") != NULL;
 }
 
-static int parse_choice(const char *choices, const char *value, unsigned *place)
+static int parse_choice(const char *choices, const char *value, size_t length, unsigned *place)
 {
-    size_t length = strlen(value);
     *place = 0;
     for (const char *choice = choices; choice; (*place)++) {
         const char *bar = strchr(choice, '|');
@@ -219,6 +227,20 @@ static int parse_choice(const char *choices, const char *value, unsigned *place)
         choice = bar ? bar + 1 : NULL;
     }
     return -EINVAL;
+}
+
+static int parse_set(const char *choices, const char *value, unsigned *bits)
+{
+    for (;;) {
+        size_t length = strcspn(value, ",");
+        unsigned place;
+        if (parse_choice(choices, value, length, &place) != 0)
+            return -EINVAL;
+        *bits |= 1u << place;
+        if (value[length] == '\0')
+            return 0;
+        value += length + 1;
+    }
 }
 
 /* NAME.KEY=VALUE */

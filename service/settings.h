@@ -19,8 +19,9 @@ enum mw_setting_type {
     MW_SETTING_NUMBER, /* unsigned, in min..max; decimal */
     MW_SETTING_BYTES,  /* uint64_t, in min..max; decimal, with K, M or G for powers of 1024 */
     MW_SETTING_CHOICE, /* unsigned, the place of the value in `choices` */
-    MW_SETTING_LANE,   /* struct mw_lane_settings; one more at each time it is given */
-    MW_SETTING_SWITCH  /* unsigned, 1 when given; takes no value */
+    MW_SETTING_SET,   /* unsigned, a bit for each of `choices`; "one,two", and may be given again */
+    MW_SETTING_LANE,  /* struct mw_lane_settings; one more at each time it is given */
+    MW_SETTING_SWITCH /* unsigned, 1 when given; takes no value */
 };
 
 /* An option of a lane: `--lane NAME.KEY=VALUE`, or `KEY = VALUE` in a file's section [lane NAME].
@@ -47,7 +48,7 @@ struct mw_setting {
     enum mw_setting_type type;
     size_t offset; /* into the caller's struct */
     uint64_t min, max;
-    const char *choices; /* "one|two", MW_SETTING_CHOICE only */
+    const char *choices; /* "one|two", MW_SETTING_CHOICE and MW_SETTING_SET only */
     const char *argument;
     const char *help;
 };

@@ -5,11 +5,13 @@
 static void run(struct mw_lane_uv_req *req);
 static void came_back(struct mw_lane_uv_req *req, int status);
 
-int mw_step_start(struct mw_step *step, struct mw_lane_uv *adapter, struct mw_lane *lane,
-                  int (*work)(struct mw_step *), void (*after)(struct mw_step *, int))
+static int start(struct mw_step *step, struct mw_lane_uv *adapter, struct mw_lane *lane,
+                 enum mw_job_priority priority, int (*work)(struct mw_step *),
+                 void (*after)(struct mw_step *, int))
 {
     memset(step, 0, sizeof *step);
     step->req.data = step;
+    step->req.job.priority = priority;
     step->work = work;
     step->after = after;
     step->out = true;
@@ -17,6 +19,18 @@ int mw_step_start(struct mw_step *step, struct mw_lane_uv *adapter, struct mw_la
     if (error)
         step->out = false;
     return error;
+}
+
+int mw_step_start(struct mw_step *step, struct mw_lane_uv *adapter, struct mw_lane *lane,
+                  int (*work)(struct mw_step *), void (*after)(struct mw_step *, int))
+{
+    return start(step, adapter, lane, MW_JOB_NORMAL, work, after);
+}
+
+int mw_step_start_batch(struct mw_step *step, struct mw_lane_uv *adapter, struct mw_lane *lane,
+                        int (*work)(struct mw_step *), void (*after)(struct mw_step *, int))
+{
+    return start(step, adapter, lane, MW_JOB_BATCH, work, after);
 }
 
 bool mw_step_cancel(struct mw_step *step)

@@ -26,6 +26,10 @@ struct mw_step {
 int mw_step_start(struct mw_step *step, struct mw_lane_uv *adapter, struct mw_lane *lane,
                   int (*work)(struct mw_step *), void (*after)(struct mw_step *, int));
 
+/* The same at batch priority: it gives way to all other work of the lane. */
+int mw_step_start_batch(struct mw_step *step, struct mw_lane_uv *adapter, struct mw_lane *lane,
+                        int (*work)(struct mw_step *), void (*after)(struct mw_step *, int));
+
 /* Take the step back if it has not begun: true, and after(-ECANCELED) follows. Else nothing
  * happens: false. */
 bool mw_step_cancel(struct mw_step *step);

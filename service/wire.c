@@ -13,16 +13,17 @@ typedef int field_parser(struct mw_submission *submission, const json_t *value,
                          struct mw_problem *problem);
 
 static field_parser parse_language, parse_source, parse_files, parse_main, parse_directory,
-    parse_args, parse_timeout, parse_limits, parse_emit;
+    parse_args, parse_timeout, parse_limits, parse_emit, parse_also, parse_packages;
 
 /* Every field of the body. "source" follows "language", whose file name it needs. */
 static const struct field {
     const char *name;
     field_parser *parse;
 } fields[] = {
-    {"language", parse_language},  {"main", parse_main},     {"source", parse_source},
-    {"files", parse_files},        {"args", parse_args},     {"directory", parse_directory},
-    {"timeout_ms", parse_timeout}, {"limits", parse_limits}, {"emit", parse_emit},
+    {"language", parse_language},  {"main", parse_main},         {"source", parse_source},
+    {"files", parse_files},        {"args", parse_args},         {"directory", parse_directory},
+    {"timeout_ms", parse_timeout}, {"limits", parse_limits},     {"emit", parse_emit},
+    {"also", parse_also},          {"packages", parse_packages},
 };
 
 /* Every member of "limits". What is over the service's own ceiling is not refused here, but cut to
@@ -51,7 +52,10 @@ static bool find_timeout(const char *body, size_t at, size_t end, size_t body_by
                          uint32_t *timeout_ms);
 static size_t skip_spaces(const char *text, size_t at, size_t bytes);
 static int check_members(const json_t *object, struct mw_problem *problem);
-static int check_submission(struct mw_submission *submission, struct mw_problem *problem);
+static int check_submission(struct mw_submission *submission,
+                            const struct mw_package_source *source, struct mw_problem *problem);
+static int parse_strings(const json_t *value, const char *field, size_t max, const char ***out,
+                         size_t *out_count, struct mw_problem *problem);
 static int bad_field(struct mw_problem *problem, const char *field, const char *reason);
 static int parse_file(struct mw_submission *submission, size_t index, const json_t *value,
                       struct mw_problem *problem);
@@ -63,7 +67,7 @@ static json_t *diagnostic_json(const struct mw_diagnostic *diagnostic);
 static json_t *text_json(const char *text);
 
 int mw_submission_parse(struct mw_submission **out, const char *body, size_t body_bytes,
-                        struct mw_problem *problem)
+                        const struct mw_package_source *source, struct mw_problem *problem)
 {
     struct mw_submission *submission = calloc(1, sizeof *submission);
     if (!submission) {
@@ -74,7 +78,7 @@ int mw_submission_parse(struct mw_submission **out, const char *body, size_t bod
     submission->run.timeout_ms = MW_RUN_TIMEOUT_MS_DEFAULT;
     int error = parse_body(submission, body, body_bytes, problem);
     if (!error)
-        error = check_submission(submission, problem);
+        error = check_submission(submission, source, problem);
     if (error) {
         mw_submission_free(submission);
         return error;
@@ -93,6 +97,8 @@ void mw_submission_free(struct mw_submission *submission)
     free(submission->decoded);
     free(submission->files);
     free(submission->args);
+    free(submission->packages);
+    mw_packages_flags_free(&submission->package_flags);
     mw_options_free(submission->options);
     json_decref(submission->body);
     free(submission);
@@ -182,12 +188,14 @@ static int check_members(const json_t *object, struct mw_problem *problem)
         if (i == COUNT(fields))
             return bad_field(problem, name,
                              "is not a field of a compile request; there are language, source, "
-                             "files, main, directory, args, timeout_ms, limits and emit");
+                             "files, main, directory, args, packages, emit, also, timeout_ms and "
+                             "limits");
     }
     return 0;
 }
 
-static int check_submission(struct mw_submission *submission, struct mw_problem *problem)
+static int check_submission(struct mw_submission *submission,
+                            const struct mw_package_source *source, struct mw_problem *problem)
 {
     struct mw_compile_request *request = &submission->request;
     if (!submission->files)
@@ -196,7 +204,15 @@ static int check_submission(struct mw_submission *submission, struct mw_problem 
     if (!request->main)
         return bad_field(problem, "main", "is missing; name the file to compile");
     struct mw_refusal refusal = {0};
-    int error = mw_request_check(request, &refusal);
+    size_t packages = 0;
+    while (submission->packages && submission->packages[packages])
+        packages++;
+    int error = mw_packages_flags(&submission->package_flags, source, submission->packages,
+                                  packages, &refusal);
+    request->package_args = (const char *const *)submission->package_flags.flags;
+    request->package_arg_count = submission->package_flags.count;
+    if (!error)
+        error = mw_request_check(request, &refusal);
     if (!error)
         error = mw_options_new(&submission->options, request, &refusal);
     if (error)
@@ -321,26 +337,43 @@ static int parse_file(struct mw_submission *submission, size_t index, const json
 static int parse_args(struct mw_submission *submission, const json_t *value,
                       struct mw_problem *problem)
 {
+    int error = parse_strings(value, "args", MW_REQUEST_ARGS_MAX, &submission->args,
+                              &submission->request.arg_count, problem);
+    submission->request.args = submission->args;
+    return error;
+}
+
+static int parse_packages(struct mw_submission *submission, const json_t *value,
+                          struct mw_problem *problem)
+{
+    size_t count;
+    return parse_strings(value, "packages", MW_PACKAGES_MAX, &submission->packages, &count,
+                         problem);
+}
+
+/* A list of strings, which stay those of `value`; up to a NULL. */
+static int parse_strings(const json_t *value, const char *field, size_t max, const char ***out,
+                         size_t *out_count, struct mw_problem *problem)
+{
     size_t count = json_array_size(value);
     if (!json_is_array(value))
-        return bad_field(problem, "args", "must be a list of strings");
-    if (count > MW_REQUEST_ARGS_MAX) {
-        mw_problem_set(problem, MW_PROBLEM_TOO_LARGE, "args", "args: at most %u are taken",
-                       MW_REQUEST_ARGS_MAX);
+        return bad_field(problem, field, "must be a list of strings");
+    if (count > max) {
+        mw_problem_set(problem, MW_PROBLEM_TOO_LARGE, field, "%s: at most %zu are taken", field,
+                       max);
         return -E2BIG;
     }
-    submission->args = calloc(count + 1, sizeof *submission->args);
-    if (!submission->args) {
+    const char **strings = *out = calloc(count + 1, sizeof **out);
+    if (!strings) {
         mw_problem_set(problem, MW_PROBLEM_INTERNAL, NULL, "%s", mw_strerror(-ENOMEM));
         return -ENOMEM;
     }
     for (size_t i = 0; i < count; i++) {
-        submission->args[i] = json_string_value(json_array_get(value, i));
-        if (!submission->args[i])
-            return bad_field(problem, "args", "must be a list of strings");
+        strings[i] = json_string_value(json_array_get(value, i));
+        if (!strings[i])
+            return bad_field(problem, field, "must be a list of strings");
     }
-    submission->request.args = submission->args;
-    submission->request.arg_count = count;
+    *out_count = count;
     return 0;
 }
 
@@ -413,7 +446,28 @@ static int parse_emit(struct mw_submission *submission, const json_t *value,
     if (!name || mw_emit_kind_parse(name, &submission->request.emit) != 0)
         return bad_field(problem, "emit",
                          "must be \"object\", \"asm\", \"llvm-ir\", \"bitcode\", "
-                         "\"preprocessed\" or \"none\"");
+                         "\"preprocessed\", \"ast\", \"ast-json\" or \"none\"");
+    return 0;
+}
+
+/* What stands twice is told once. */
+static int parse_also(struct mw_submission *submission, const json_t *value,
+                      struct mw_problem *problem)
+{
+    static const char expected[] = "must be a list of \"dependencies\", \"remarks\", "
+                                   "\"time-trace\" and \"line-map\"";
+    size_t i;
+    json_t *item;
+    if (!json_is_array(value))
+        return bad_field(problem, "also", expected);
+    json_array_foreach((json_t *)value, i, item)
+    {
+        const char *name = json_string_value(item);
+        enum mw_extra extra;
+        if (!name || mw_extra_parse(name, &extra) != 0)
+            return bad_field(problem, "also", expected);
+        submission->request.extras |= 1u << extra;
+    }
     return 0;
 }
 

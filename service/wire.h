@@ -13,6 +13,7 @@
 #include <millwright/key.h>
 #include <millwright/limits.h>
 #include <millwright/options.h>
+#include <millwright/packages.h>
 #include <millwright/request.h>
 
 #include "problem.h"
@@ -26,16 +27,21 @@ struct mw_submission {
     struct mw_limits limits;  /* parsed: as asked for, 0: not; the caller cuts them */
     unsigned diagnostics_max; /* of the answer; 0: all */
     struct mw_options *options;
+    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES]; /* of the toolchain, when the key was made */
     struct mw_key key;
     struct mw_source_file *files;
     const char **args;
+    const char **packages; /* the names, up to a NULL */
+    struct mw_package_flags package_flags;
     char **decoded; /* per file: what was base64, else NULL */
 };
 
-/* Parse and check a body; the key is computed by the caller (it needs the toolchain).
- * Returns 0, or a negative errno with `problem` filled. Runs on: an IO pool. */
+/* Parse and check a body, and look for its packages in `source`; the key is computed by the
+ * caller.
+ * Returns 0, or a negative errno with `problem` filled. Runs on: an IO pool; packages block on the
+ * disk. */
 int mw_submission_parse(struct mw_submission **out, const char *body, size_t body_bytes,
-                        struct mw_problem *problem);
+                        const struct mw_package_source *source, struct mw_problem *problem);
 void mw_submission_free(struct mw_submission *submission);
 
 /* The timeout_ms of a body that nobody has parsed yet, for a clock that runs meanwhile: a look at

@@ -1,20 +1,27 @@
-# What does not talk to clang: request, flags, options, toolchain, key, store.
+# What does not talk to clang: request, flags, options, toolchain, key, manifest, store.
 foreach(name request options)
   mw_test(compile ${name} LINK millwright-compile)
 endforeach()
 mw_test(compile flags LINK millwright-compile SOURCES compile/clang_options.c)
 target_include_directories(compile_flags_test SYSTEM PRIVATE ${MW_LLVM_includedir})
-foreach(name toolchain key store)
+foreach(name toolchain key manifest store)
   mw_test(compile ${name} LINK millwright-compile SOURCES compile/folder.c TIMEOUT 300)
   target_include_directories(compile_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
 endforeach()
 
+mw_test(compile preamble LINK millwright-compile SOURCES compile/folder.c)
+target_include_directories(compile_preamble_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+
 # What talks to clang.
-foreach(name diagnostic diagnose emit)
-  mw_test(compile ${name} LINK millwright-compile mw-test-support
+foreach(name diagnostic diagnose emit preamble_bridge outputs)
+  mw_test(compile ${name} LINK millwright-compile mw-test-support TIMEOUT 600
     SOURCES compile/trial.c compile/folder.c)
 endforeach()
-target_include_directories(compile_emit_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+foreach(name emit outputs)
+  target_include_directories(compile_${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+endforeach()
+target_include_directories(compile_outputs_test SYSTEM PRIVATE ${MW_LLVM_includedir})
+target_link_libraries(compile_outputs_test PRIVATE ${MW_LLVM_libdir}/libclang.so)
 
 # What a compile may not do to others, and what others' source may not do to a host.
 mw_test(compile sandbox TIMEOUT 300 LINK millwright-compile mw-test-support
@@ -47,4 +54,10 @@ add_test(NAME compile.argv_fuzz_long COMMAND compile_argv_fuzz_test)
 set_tests_properties(compile.argv_fuzz_long PROPERTIES
   TIMEOUT 3600 LABELS "compile;long" ENVIRONMENT "MW_FUZZ_CASES=20000;MW_FUZZ_SEED=2")
 mw_test(compile environment LINK millwright-compile mw-test-support TIMEOUT 300
+  SOURCES compile/trial.c compile/folder.c)
+
+# What is told beside an artifact, and what installed packages need.
+mw_test(compile line_map LINK millwright-compile mw-test-support
+  SOURCES compile/trial.c compile/folder.c)
+mw_test(compile packages LINK millwright-compile mw-test-support
   SOURCES compile/trial.c compile/folder.c)

@@ -1,7 +1,8 @@
 # The tests of service/: of its parts, and of the real program over a unix socket.
 mw_test(service settings LINK mw-commands mw-test-support)
 mw_test(service wire LINK mw-service)
-foreach(name compile_endpoint bad_input flow many cli lanes remote)
+mw_test(service meta LINK mw-service)
+foreach(name compile_endpoint bad_input flow many cli lanes remote packages outputs)
   mw_test(service ${name} TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
     SOURCES service/support.c service/swarm.c)
 endforeach()
@@ -10,9 +11,20 @@ mw_test(service pools TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON PkgCon
 mw_test(service probe_cli TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON
   SOURCES service/support.c service/swarm.c)
 
+# What other caches answer wrongly, and its controls, which make keys and stores of their own.
+mw_test(service wrong_hits TIMEOUT 600
+  LINK millwright-compile mw-test-support PkgConfig::JANSSON PkgConfig::SQLITE
+  SOURCES service/support.c service/swarm.c compile/folder.c)
+target_include_directories(service_wrong_hits_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
+mw_test(service sources TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
+  SOURCES service/support.c service/swarm.c)
+target_compile_definitions(service_sources_test PRIVATE MW_LLVM_PREFIX="${MW_LLVM_prefix}")
+
 mw_test(service isolation TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON PkgConfig::SECCOMP
   SOURCES service/support.c service/swarm.c)
 
+mw_test(service preamble TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
+  SOURCES service/support.c service/swarm.c)
 mw_test(service kills TIMEOUT 600 LINK mw-test-support PkgConfig::JANSSON
   SOURCES service/support.c service/swarm.c)
 

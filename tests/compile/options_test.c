@@ -210,6 +210,49 @@ static void a_refused_flag_refuses_the_options(void **state)
     mw_options_free(NULL);
 }
 
+/* Broken by an extra that does not enter the fingerprint, or by a map that is asked for where there
+ * are no debug lines to make it of. */
+static void extras_are_options_and_a_map_needs_debug_lines(void **state)
+{
+    static const struct {
+        const char *args[ARGS_MAX];
+        int error;
+    } cases[] = {
+        {{"-g"}, 0},
+        {{"-g0", "-g1"}, 0},
+        {{"-gline-directives-only", "-gno-column-info"}, 0},
+        {{"-O2"}, -EINVAL},
+        {{"-g", "-g0"}, -EINVAL},
+        {{"-gdwarf-4", "-ggdb0"}, -EINVAL},
+        {{"-gcolumn-info"}, -EINVAL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct row row = {.main = "a.c", .emit = MW_EMIT_ASM};
+        struct mw_compile_request request;
+        struct mw_options *options = NULL;
+        struct mw_refusal refusal = {0};
+
+        memcpy(row.args, cases[i].args, sizeof row.args);
+        request = request_of(&row);
+        request.extras = 1u << MW_EXTRA_LINE_MAP | 1u << MW_EXTRA_REMARKS;
+        assert_int_equal(mw_options_new(&options, &request, &refusal), cases[i].error);
+        if (cases[i].error) {
+            assert_string_equal(refusal.subject, "also");
+        } else {
+            assert_int_equal(mw_options_extras(options), request.extras);
+            assert_non_null(strstr(mw_options_fingerprint(options),
+                                   "target default\nalso remarks\nalso line-map\narg "));
+        }
+        mw_options_free(options);
+        request.extras = 1u << MW_EXTRA_REMARKS; /* control: what else there is needs none */
+        assert_int_equal(mw_options_new(&options, &request, &refusal), 0);
+        assert_null(strstr(mw_options_fingerprint(options), "line-map"));
+        mw_options_free(options);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +261,7 @@ int main(void)
         cmocka_unit_test(an_unknown_language_is_refused_and_asked_for),
         cmocka_unit_test(languages_that_disagree_are_refused),
         cmocka_unit_test(a_refused_flag_refuses_the_options),
+        cmocka_unit_test(extras_are_options_and_a_map_needs_debug_lines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

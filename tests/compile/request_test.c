@@ -22,6 +22,7 @@ struct fault {
     const char *args[2];
     size_t bytes; /* of each file */
     int language, emit;
+    unsigned extras;
     int error;
     enum mw_refusal_kind kind;
     const char *subject;
@@ -125,6 +126,19 @@ static const struct fault faults[] = {
      .emit = MW_EMIT_KINDS,
      .subject = "emit",
      .reason = "give object"},
+    {.shows = "a kind that is no request's",
+     .emit = MW_EMIT_PREAMBLE,
+     .subject = "emit",
+     .reason = "give object"},
+    {.shows = "an extra out of range",
+     .extras = 1u << MW_EXTRAS,
+     .subject = "also",
+     .reason = "give dependencies"},
+    {.shows = "a line map of no assembly",
+     .extras = 1u << MW_EXTRA_LINE_MAP,
+     .emit = MW_EMIT_LLVM_IR,
+     .subject = "also",
+     .reason = "\"asm\""},
     {.shows = "too much source",
      .names = {"a.c", "b.c"},
      .bytes = 40u << 20,
@@ -162,6 +176,7 @@ static void fault_apply(const struct fault *fault, struct mw_compile_request *re
     *request = (struct mw_compile_request){
         .language = (enum mw_language)fault->language,
         .emit = (enum mw_emit_kind)fault->emit,
+        .extras = fault->extras,
         .directory = fault->directory ? fault->directory : MW_REQUEST_DIRECTORY_DEFAULT,
         .main = fault->main ? fault->main : "a.c",
         .files = files,
@@ -288,6 +303,10 @@ static void more_files_or_flags_than_allowed_are_refused(void **state)
     assert_int_equal(mw_request_check(&request, &refusal), -E2BIG);
     assert_string_equal(refusal.subject, "args");
     request.arg_count = 0;
+    request.package_arg_count = MW_REQUEST_PACKAGE_ARGS_MAX + 1;
+    assert_int_equal(mw_request_check(&request, &refusal), -E2BIG);
+    assert_string_equal(refusal.subject, "packages");
+    request.package_arg_count = 0;
     request.file_count = 0;
     assert_int_equal(mw_request_check(&request, &refusal), -EINVAL);
     assert_string_equal(refusal.subject, "files");
@@ -375,13 +394,20 @@ static void names_of_kinds_and_languages_parse_back(void **state)
 {
     enum mw_language language;
     enum mw_emit_kind kind;
+    enum mw_extra extra;
 
     (void)state;
     for (int i = 0; i < MW_EMIT_KINDS; i++) {
         assert_int_equal(mw_emit_kind_parse(mw_emit_kind_name((enum mw_emit_kind)i), &kind), 0);
         assert_int_equal(kind, i);
     }
+    for (int i = 0; i < MW_EXTRAS; i++) {
+        assert_int_equal(mw_extra_parse(mw_extra_name((enum mw_extra)i), &extra), 0);
+        assert_int_equal(extra, i);
+    }
+    assert_int_equal(mw_extra_parse("line_map", &extra), -EINVAL);
     assert_int_equal(mw_emit_kind_parse("obj", &kind), -EINVAL);
+    assert_int_equal(mw_emit_kind_parse("preamble", &kind), -EINVAL);
     assert_string_equal(mw_emit_kind_suffix(MW_EMIT_BITCODE), ".bc");
     assert_int_equal(mw_language_parse("c", &language), 0);
     assert_int_equal(language, MW_LANGUAGE_C);

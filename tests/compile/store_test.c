@@ -166,8 +166,10 @@ static void file_check(const struct folder *folder)
     assert_int_equal(sql(folder, "SELECT count(*) FROM pragma_integrity_check"
                                  " WHERE integrity_check = 'ok'"),
                      1);
-    assert_int_equal(sql(folder, "SELECT (SELECT bytes FROM total) ="
-                                 " (SELECT ifnull(sum(stored_bytes), 0) FROM entry)"),
+    assert_int_equal(sql(folder, "SELECT (SELECT bytes FROM total) = (SELECT ifnull(sum(b), 0) FROM"
+                                 " (SELECT stored_bytes AS b FROM entry UNION ALL"
+                                 " SELECT stored_bytes FROM manifest UNION ALL"
+                                 " SELECT stored_bytes FROM source))"),
                      1);
     assert_int_equal(
         sql(folder, "SELECT (SELECT entries FROM total) = (SELECT count(*) FROM entry)"), 1);
@@ -178,6 +180,101 @@ static void file_check(const struct folder *folder)
                                  " WHERE stored_bytes <> length(meta) +"
                                  " ifnull(length(artifact), 0) + 512"),
                      0);
+    assert_int_equal(sql(folder,
+                         "SELECT count(*) FROM manifest LEFT JOIN entry USING (id)"
+                         " WHERE key IS NULL OR manifest.stored_bytes <> length(text) + 512"),
+                     0);
+    assert_int_equal(sql(folder, "SELECT count(*) FROM source LEFT JOIN entry_source"
+                                 " ON source_id = source.id LEFT JOIN entry ON entry.id = entry_id"
+                                 " WHERE key IS NULL OR source.stored_bytes <> length(text) + 512"),
+                     0);
+    assert_int_equal(sql(folder, "SELECT count(*) FROM entry WHERE sources <>"
+                                 " (SELECT count(*) FROM entry_source JOIN source"
+                                 " ON source.id = source_id WHERE entry_id = entry.id)"),
+                     0);
+}
+
+/* --- what goes with an entry --- */
+
+static struct mw_store_source source_of(const char *data, size_t bytes)
+{
+    struct mw_store_source source = {.data = data, .bytes = bytes};
+
+    assert_int_equal(mw_sha256_text(source.sha256, data, bytes), 0);
+    assert_int_equal(mw_md5_text(source.md5, data, bytes), 0);
+    return source;
+}
+
+/* Entry n with the manifest "manifest n" of `base` and sources n / 2 and n + 1000, so that each two
+ * entries share one. */
+static int keep(struct mw_store *store, unsigned n, unsigned base, size_t bytes)
+{
+    char *artifact = noise(n, bytes), *shared = prose(n / 2, 300), *own = prose(n + 1000, 5000);
+    char meta[32], manifest[32];
+    struct mw_key key = key_of(n), base_key = key_of(base);
+    struct mw_store_entry entry = {.kind = (enum mw_emit_kind)(n % MW_EMIT_KINDS),
+                                   .meta = meta,
+                                   .artifact = artifact,
+                                   .artifact_bytes = bytes};
+    struct mw_store_source sources[] = {source_of(shared, 300), source_of(own, 5000)};
+    struct mw_store_more more = {
+        .base = &base_key, .manifest = {.data = manifest}, .sources = sources, .source_count = 2};
+    int error;
+
+    entry.meta_bytes = (size_t)snprintf(meta, sizeof meta, "{\"n\":%u}", n);
+    more.manifest.bytes = (size_t)snprintf(manifest, sizeof manifest, "manifest %u", n);
+    error = mw_store_keep(store, &key, &entry, &more);
+    free(artifact);
+    free(shared);
+    free(own);
+    return error;
+}
+
+/* What mw_store_source_get says about the `bytes` bytes of prose(n), by either hash; what comes
+ * must be them. */
+static int source_get(struct mw_store *store, unsigned n, size_t bytes)
+{
+    char *expected = prose(n, bytes), sha256[MW_SHA256_TEXT_BYTES], *data;
+    struct mw_store_source source = source_of(expected, bytes);
+    const char *const hashes[] = {source.sha256, source.md5};
+    int error = 0;
+
+    for (int i = 0; i < 2 && error == 0; i++) {
+        size_t count = 0;
+
+        error = mw_store_source_get(store, hashes[i], &data, &count, sha256);
+        if (error == 0) {
+            assert_int_equal(count, bytes);
+            assert_memory_equal(data, expected, bytes);
+            assert_string_equal(sha256, source.sha256);
+            assert_int_equal(data[count], 0);
+        } else {
+            assert_null(data);
+        }
+        free(data);
+    }
+    free(expected);
+    return error;
+}
+
+/* How many manifests `base` has; what comes must be "manifest N" for falling N. */
+static size_t manifests_of(struct mw_store *store, unsigned base, unsigned newest)
+{
+    struct mw_store_manifests manifests;
+    struct mw_key key = key_of(base);
+    size_t count;
+
+    assert_int_equal(mw_store_manifests(store, &key, &manifests), 0);
+    count = manifests.count;
+    for (unsigned i = 0; i < count; i++) {
+        char expected[32];
+
+        assert_int_equal(snprintf(expected, sizeof expected, "manifest %u", newest - i),
+                         manifests.texts[i].bytes);
+        assert_string_equal(manifests.texts[i].data, expected);
+    }
+    mw_store_manifests_fini(&manifests);
+    return count;
 }
 
 static int folder_setup(void **state)
@@ -573,6 +670,207 @@ static void a_directory_that_cannot_be_is_refused(void **state)
     assert_int_equal(mw_store_open(&store, "", NULL), -ENOENT);
 }
 
+/* --- manifests and sources --- */
+
+/* Broken by manifests of another base, in another order, or more of them than the bound. */
+static void the_newest_manifests_of_a_base_are_found(void **state)
+{
+    struct mw_store *store = open_store(*state, 0);
+
+    assert_int_equal(manifests_of(store, 100, 0), 0);
+    for (unsigned n = 1; n <= 3; n++)
+        assert_int_equal(keep(store, n, 100, 1000), 0);
+    assert_int_equal(keep(store, 4, 101, 1000), 0);
+    assert_int_equal(manifests_of(store, 100, 3), 3);
+    assert_int_equal(manifests_of(store, 101, 4), 1);
+    for (unsigned n = 5; n <= 15; n++)
+        assert_int_equal(keep(store, n, 100, 1000), 0);
+    assert_int_equal(manifests_of(store, 100, 15), MW_STORE_MANIFESTS_OF_BASE);
+    assert_int_equal(get(store, 1, 1000), 0);       /* the entry itself stays */
+    assert_int_equal(keep(store, 1, 100, 1000), 0); /* and is left as it is */
+    assert_int_equal(manifests_of(store, 100, 15), MW_STORE_MANIFESTS_OF_BASE);
+    mw_store_close(store);
+    file_check(*state);
+}
+
+/* Broken by a source that is kept twice, that goes too early, or that never goes. */
+static void a_source_is_there_once_for_as_long_as_an_entry_has_it(void **state)
+{
+    struct mw_store *store = open_store(*state, 4 * (10 * KIB + 4000));
+
+    assert_int_equal(keep(store, 2, 100, 10 * KIB), 0);
+    assert_int_equal(keep(store, 3, 100, 10 * KIB), 0);
+    assert_int_equal(sql(*state, "SELECT count(*) FROM source"), 3);
+    assert_int_equal(source_get(store, 1, 300), 0);
+    assert_int_equal(source_get(store, 1002, 5000), 0);
+    for (unsigned n = 50; n <= 52; n++)
+        assert_int_equal(put(store, n, 10 * KIB), 0); /* 2 leaves */
+    assert_int_equal(get(store, 2, 10 * KIB), -ENOENT);
+    assert_int_equal(source_get(store, 1, 300), 0);
+    assert_int_equal(source_get(store, 1002, 5000), -ENOENT);
+    assert_int_equal(source_get(store, 1003, 5000), 0);
+    assert_int_equal(manifests_of(store, 100, 3), 1);
+    for (unsigned n = 53; n <= 54; n++)
+        assert_int_equal(put(store, n, 10 * KIB), 0); /* 3 leaves */
+    assert_int_equal(get(store, 3, 10 * KIB), -ENOENT);
+    assert_int_equal(source_get(store, 1, 300), -ENOENT);
+    assert_int_equal(manifests_of(store, 100, 0), 0);
+    assert_int_equal(sql(*state, "SELECT count(*) FROM source"), 0);
+    mw_store_close(store);
+    file_check(*state);
+}
+
+/* Broken by sources that do not count to the bound on an entry. */
+static void what_goes_with_an_entry_counts_to_its_bound(void **state)
+{
+    struct mw_store *store = open_store(*state, MIB);
+    char *bytes = noise(1, 300 * KIB);
+    struct mw_store_source source = source_of(bytes, 300 * KIB);
+    struct mw_store_entry entry = {0};
+    struct mw_store_more more = {.sources = &source, .source_count = 1};
+    struct mw_key key = key_of(1);
+
+    assert_int_equal(mw_store_keep(store, &key, &entry, &more), -EFBIG);
+    assert_int_equal(stats_of(store).entries, 0);
+    source = source_of(bytes, 200 * KIB);
+    assert_int_equal(mw_store_keep(store, &key, &entry, &more), 0);
+    assert_true(stats_of(store).bytes > 200 * KIB);
+    free(bytes);
+    mw_store_close(store);
+    file_check(*state);
+}
+
+/* Broken by an empty file of a request that cannot be kept. */
+static void an_empty_source_is_kept(void **state)
+{
+    struct mw_store *store = open_store(*state, 0);
+    struct mw_store_source source = source_of("", 0);
+    struct mw_store_entry entry = {0};
+    struct mw_store_more more = {.sources = &source, .source_count = 1};
+    struct mw_key key = key_of(1);
+
+    source.data = NULL;
+    assert_int_equal(mw_store_keep(store, &key, &entry, &more), 0);
+    assert_int_equal(source_get(store, 1, 0), 0);
+    mw_store_close(store);
+    file_check(*state);
+}
+
+/* Broken by a damaged manifest that is believed, or that takes its entry with it. */
+static void a_damaged_manifest_is_left_out_and_gone(void **state)
+{
+    static const char *const manifest_damages[] = {
+        "UPDATE manifest SET text = x'00' WHERE id = (SELECT max(id) FROM manifest)",
+        "UPDATE manifest SET text = '' WHERE id = (SELECT max(id) FROM manifest)",
+        "UPDATE manifest SET text_bytes = 5 WHERE id = (SELECT max(id) FROM manifest)",
+        "UPDATE manifest SET checksum = x'00' WHERE id = (SELECT max(id) FROM manifest)",
+        "UPDATE manifest SET base = printf('%064x', 100) WHERE base = printf('%064x', 101)",
+    };
+    struct mw_store *store = open_store(*state, 0);
+
+    assert_int_equal(keep(store, 1, 100, 1000), 0);
+    for (unsigned i = 0; i < sizeof manifest_damages / sizeof manifest_damages[0]; i++) {
+        unsigned n = 10 + i;
+
+        assert_int_equal(keep(store, n, i == 4 ? 101 : 100, 1000), 0);
+        (void)sql(*state, manifest_damages[i]);
+        assert_int_equal(manifests_of(store, 100, 1), 1);
+        assert_int_equal(stats_of(store).errors, i + 1);
+        assert_int_equal(sql(*state, "SELECT count(*) FROM manifest"), 1);
+        assert_int_equal(get(store, n, 1000), 0);
+    }
+    mw_store_close(store);
+    file_check(*state);
+}
+
+/* Broken by a damaged source that is handed out, or whose entries stay and are hits for ever. */
+static void entries_of_damaged_or_lost_sources_are_gone(void **state)
+{
+    static const char *const source_damages[] = {
+        "UPDATE source SET text = x'00'",
+        "UPDATE source SET text_bytes = text_bytes + 1",
+        "UPDATE source SET text_bytes = -1",
+        "UPDATE source SET sha256 = printf('%064x', id), md5 = printf('%032x', id)",
+        "DELETE FROM source",
+        "DELETE FROM entry_source",
+    };
+    struct mw_store *store = open_store(*state, 0);
+
+    for (unsigned i = 0; i < sizeof source_damages / sizeof source_damages[0]; i++) {
+        print_message("%s\n", source_damages[i]);
+        assert_int_equal(keep(store, 2, 100, 1000), 0);
+        assert_int_equal(keep(store, 3, 100, 1000), 0);
+        assert_int_equal(manifests_of(store, 100, 3), 2);
+        (void)sql(*state, source_damages[i]);
+        if (i < 3) {
+            assert_int_equal(source_get(store, 1, 300), -EIO); /* the one that both have */
+        } else if (i == 3) {                                   /* known by other names */
+            assert_int_equal(source_get(store, 1, 300), -ENOENT);
+            (void)sql(*state, "DELETE FROM entry");
+        } else {
+            assert_int_equal(get(store, 2, 1000), -EIO);
+            assert_int_equal(get(store, 3, 1000), -EIO);
+        }
+        assert_int_equal(get(store, 2, 1000), -ENOENT);
+        assert_int_equal(get(store, 3, 1000), -ENOENT);
+        assert_int_equal(manifests_of(store, 100, 0), 0);
+        assert_int_equal(source_get(store, 1, 300), -ENOENT);
+    }
+    assert_int_equal(keep(store, 2, 100, 1000), 0);
+    assert_int_equal(source_get(store, 1, 300), 0);
+    mw_store_close(store);
+    file_check(*state);
+}
+
+/* The tables of the first version, with entry 1 as that version kept it. */
+static const char first_version[] =
+    "CREATE TABLE entry (id INTEGER PRIMARY KEY, used INTEGER NOT NULL, key TEXT NOT NULL UNIQUE,"
+    " kind INTEGER NOT NULL, meta_bytes INTEGER NOT NULL, artifact_bytes INTEGER NOT NULL,"
+    " stored_bytes INTEGER NOT NULL, checksum BLOB NOT NULL);"
+    "CREATE INDEX entry_by_use ON entry (used);"
+    "CREATE TABLE content (id INTEGER PRIMARY KEY, meta BLOB NOT NULL, artifact BLOB);"
+    "CREATE TABLE total (bytes INTEGER NOT NULL, entries INTEGER NOT NULL, clock INTEGER NOT NULL);"
+    "INSERT INTO total VALUES (0, 0, 0);"
+    "CREATE TRIGGER entry_comes AFTER INSERT ON entry BEGIN"
+    " UPDATE total SET bytes = bytes + new.stored_bytes, entries = entries + 1; END;"
+    "CREATE TRIGGER entry_leaves AFTER DELETE ON entry BEGIN"
+    " DELETE FROM content WHERE id = old.id;"
+    " UPDATE total SET bytes = bytes - old.stored_bytes, entries = entries - 1; END;"
+    "ATTACH '%s' AS now;"
+    "INSERT INTO entry SELECT id, used, key, kind, meta_bytes, artifact_bytes, stored_bytes,"
+    " checksum FROM now.entry;"
+    "INSERT INTO content SELECT id, meta, artifact FROM now.content;"
+    "UPDATE total SET clock = (SELECT clock FROM now.total);"
+    "PRAGMA application_id = 1297568596; PRAGMA user_version = 1";
+
+/* Broken by an update of this program that throws away, or refuses, what was stored before. */
+static void a_store_of_the_first_version_goes_on(void **state)
+{
+    struct mw_store *store = open_store(*state, 0);
+    char *now = folder_path(*state, "store.db"), *then = folder_path(*state, "then.db");
+    char *text;
+    sqlite3 *db;
+
+    assert_int_equal(put(store, 1, 1000), 0);
+    mw_store_close(store);
+    assert_true(asprintf(&text, first_version, now) > 0);
+    assert_int_equal(sqlite3_open(then, &db), SQLITE_OK);
+    if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
+        fail_msg("%s", sqlite3_errmsg(db));
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    folder_rename(*state, "then.db", "store.db");
+    store = open_store(*state, 0);
+    assert_int_equal(get(store, 1, 1000), 0);
+    assert_int_equal(keep(store, 2, 100, 1000), 0);
+    assert_int_equal(get(store, 2, 1000), 0);
+    assert_int_equal(manifests_of(store, 100, 2), 1);
+    mw_store_close(store);
+    file_check(*state);
+    free(text);
+    free(now);
+    free(then);
+}
+
 /* --- several at once --- */
 
 /* Run `fn` in a child whose exit status says whether it went well. */
@@ -727,7 +1025,7 @@ static void put_for_ever(const struct folder *folder, unsigned first, int out)
     if (mw_store_open(&store, folder->path, NULL) < 0)
         _exit(1);
     for (unsigned n = first;; n++) {
-        if (put(store, n, killed_bytes(n)) < 0 || write(out, &n, sizeof n) != sizeof n)
+        if (keep(store, n, n % 50, killed_bytes(n)) < 0 || write(out, &n, sizeof n) != sizeof n)
             _exit(1);
     }
 }
@@ -772,8 +1070,11 @@ static void a_killed_process_loses_nothing_that_it_reported(void **state)
         struct mw_store *store = open_store(*state, 0);
         int error;
 
-        for (unsigned n = 0; n <= last; n++)
+        for (unsigned n = 0; n <= last; n++) {
             assert_int_equal(get(store, n, killed_bytes(n)), 0);
+            assert_int_equal(source_get(store, n / 2, 300), 0);
+            assert_int_equal(source_get(store, n + 1000, 5000), 0);
+        }
         error = get(store, last + 1, killed_bytes(last + 1)); /* the one that was cut off */
         assert_true(error == 0 || error == -ENOENT);
         first = last + 1;
@@ -881,6 +1182,13 @@ int main(void)
         IN_FOLDER(an_entry_over_a_quarter_of_the_bound_is_refused),
         IN_FOLDER(entries_are_there_after_a_reopen),
         IN_FOLDER(a_damaged_entry_fails_once_and_is_gone),
+        IN_FOLDER(the_newest_manifests_of_a_base_are_found),
+        IN_FOLDER(a_source_is_there_once_for_as_long_as_an_entry_has_it),
+        IN_FOLDER(what_goes_with_an_entry_counts_to_its_bound),
+        IN_FOLDER(an_empty_source_is_kept),
+        IN_FOLDER(a_damaged_manifest_is_left_out_and_gone),
+        IN_FOLDER(entries_of_damaged_or_lost_sources_are_gone),
+        IN_FOLDER(a_store_of_the_first_version_goes_on),
         cmocka_unit_test(a_foreign_file_is_refused_and_left_alone),
         IN_FOLDER(the_directory_is_made_for_its_owner_only),
         IN_FOLDER(a_directory_that_cannot_be_is_refused),

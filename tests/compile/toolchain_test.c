@@ -418,6 +418,50 @@ static void the_stamp_tells_directories_apart(void **state)
     mw_toolchain_free(NULL);
 }
 
+/* Broken when headers that packages keep beside their libraries cannot be read, when a link leads
+ * elsewhere, or when there is no end to such folders. */
+static void headers_beside_libraries_are_found_and_bounded(void **state)
+{
+    struct folder folder;
+    struct mw_toolchain *toolchain;
+    const char *const *dirs;
+    size_t count;
+
+    (void)state;
+    folder_make(&folder);
+    folder_mkdir(&folder, "b-1.0");
+    folder_mkdir(&folder, "b-1.0/include");
+    folder_mkdir(&folder, "arm-linux-gnueabihf");
+    folder_mkdir(&folder, "arm-linux-gnueabihf/include");
+    folder_mkdir(&folder, "without");
+    folder_symlink(&folder, "b-1.0", "link");
+    folder_write(&folder, "file", "");
+    assert_int_equal(mw_toolchain_new_of(&toolchain, "a", NULL, 0), 0);
+    assert_int_equal(mw_toolchain_dirs_below(toolchain, folder.path, true), 0);
+    dirs = mw_toolchain_dirs(toolchain, &count);
+    assert_int_equal(count, 1);
+    assert_non_null(strstr(dirs[0], "/arm-linux-gnueabihf/include"));
+    mw_toolchain_free(toolchain);
+
+    assert_int_equal(mw_toolchain_new_of(&toolchain, "a", NULL, 0), 0);
+    assert_int_equal(mw_toolchain_dirs_below(toolchain, folder.path, false), 0);
+    dirs = mw_toolchain_dirs(toolchain, &count);
+    assert_int_equal(count, 2);
+    assert_non_null(strstr(dirs[1], "/b-1.0/include"));
+    for (unsigned i = 0; i < 100; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "n%u", i);
+        folder_mkdir(&folder, name);
+        (void)snprintf(name, sizeof name, "n%u/include", i);
+        folder_mkdir(&folder, name);
+    }
+    assert_int_equal(mw_toolchain_dirs_below(toolchain, folder.path, false), 0);
+    assert_int_equal((mw_toolchain_dirs(toolchain, &count), count), 64);
+    mw_toolchain_free(toolchain);
+    folder_remove(&folder);
+}
+
 /* Broken by a toolchain that does not describe the compiler that the process really holds. */
 static void the_real_toolchain_knows_itself(void **state)
 {
@@ -432,6 +476,7 @@ static void the_real_toolchain_knows_itself(void **state)
     assert_non_null(strstr(mw_toolchain_identity(toolchain), mw_toolchain_target(toolchain)));
     assert_non_null(strstr(mw_toolchain_identity(toolchain), "libclang-cpp"));
     assert_non_null(strstr(mw_toolchain_identity(toolchain), "libLLVM"));
+    assert_non_null(strstr(mw_toolchain_identity(toolchain), "directories "));
     assert_non_null(strstr(mw_toolchain_clang_path(toolchain), "/bin/clang"));
     dirs = mw_toolchain_dirs(toolchain, &count);
     assert_true(count >= 2);
@@ -455,6 +500,7 @@ int main(void)
         WITH_FIXTURE(an_unreadable_directory_is_part_of_the_stamp),
         WITH_FIXTURE(many_threads_may_stamp_while_headers_change),
         WITH_FIXTURE(the_stamp_tells_directories_apart),
+        cmocka_unit_test(headers_beside_libraries_are_found_and_bounded),
         cmocka_unit_test(the_real_toolchain_knows_itself),
     };
 

@@ -59,11 +59,13 @@ static void prepare(struct prepared *prepared, const struct trial *trial)
         .file_count = count,
         .args = trial->args,
         .arg_count = args,
+        .extras = trial->extras,
         .read_disk = trial->read_disk,
+        .preamble = trial->preamble,
         .cancelled = trial->cancelled,
         .cancelled_user = trial->cancelled_user,
     };
-    if (mw_request_check(&prepared->request, &refusal) ||
+    if ((trial->emit != MW_EMIT_PREAMBLE && mw_request_check(&prepared->request, &refusal)) ||
         mw_options_new(&prepared->options, &prepared->request, &refusal))
         fail_msg("refused: %s %s", refusal.subject, refusal.reason);
 }

@@ -19,7 +19,9 @@ struct trial {
     } files[TRIAL_FILES_MAX]; /* the first is the main file */
     const char *args[TRIAL_ARGS_MAX];
     enum mw_emit_kind emit;
+    unsigned extras;
     bool read_disk;
+    const struct mw_preamble_use *preamble;
     uint64_t artifact_bytes_max;  /* as in the request */
     int (*cancelled)(void *user); /* as in the request */
     void *cancelled_user;

@@ -21,6 +21,10 @@
 #define OUTPUT_BYTES 4096u
 #define MUTATIONS    20000u
 #define FINGERPRINT  "language c\nemit object\n"
+#define EXTRAS       (1u << MW_EXTRA_REMARKS | 1u << MW_EXTRA_LINE_MAP)
+#define INPUTS       "r/src/main.c\0a/src/stdio.h"
+
+static const struct mw_wire_bounds bounds = {OUTPUT_BYTES, EXTRAS};
 
 static const struct mw_source_file files[] = {
     {"main.c", "int main;\n", 10}, {"sub/empty.h", NULL, 0}, {"odd.h", "a\0b", 3}};
@@ -34,6 +38,7 @@ static const struct mw_compile_request request = {
     .file_count = COUNT(files),
     .args = args,
     .arg_count = COUNT(args),
+    .extras = EXTRAS,
 };
 
 static const struct mw_fixit fixits[] = {{"main.c", {1, 2, 1}, {1, 3, 2}, ";"}};
@@ -102,16 +107,20 @@ static struct mw_compile_result result_make(void)
     assert_int_equal(mw_diagnostics_add(&result.diagnostics, &note), 0);
     assert_int_equal(mw_diagnostics_add(&result.diagnostics, &error), 0);
     result.diagnostics.dropped = 7;
+    result.extras[MW_EXTRA_REMARKS] = (struct mw_text){strdup("[1]"), 3};
+    result.extras[MW_EXTRA_TIME_TRACE] = (struct mw_text){strdup("[2]"), 3}; /* not asked for */
+    result.inputs = (struct mw_text){malloc(sizeof(INPUTS)), sizeof(INPUTS)};
+    memcpy(result.inputs.data, INPUTS, sizeof(INPUTS));
     return result;
 }
 
 /* An answer with `result` in it. */
 static int answer_make(int rc, const struct mw_compile_result *result)
 {
-    int file = mw_wire_answer_make(OUTPUT_BYTES);
+    int file = mw_wire_answer_make(&bounds);
 
     assert_true(file >= 0);
-    assert_int_equal(mw_wire_answer_write(file, OUTPUT_BYTES, rc, result), 0);
+    assert_int_equal(mw_wire_answer_write(file, &bounds, rc, result), 0);
     return file;
 }
 
@@ -132,7 +141,11 @@ static void request_comes_out_as_it_went_in(void **state)
     assert_string_equal(read.request.directory, "/src");
     assert_string_equal(read.request.main, "main.c");
     assert_string_equal(read.fingerprint, FINGERPRINT);
-    assert_int_equal(read.output_bytes, 99);
+    assert_int_equal(read.bounds.output_bytes, 99);
+    assert_int_equal(read.bounds.extras, EXTRAS);
+    assert_int_equal(read.request.extras, EXTRAS);
+    assert_int_equal(read.preamble.count, 0);
+    assert_null(read.request.preamble);
     assert_int_equal(read.request.arg_count, 2);
     assert_string_equal(read.request.args[1], "-DX=1");
     assert_int_equal(read.request.file_count, 3);
@@ -222,7 +235,7 @@ static void answer_comes_out_as_it_went_in(void **state)
     int file = answer_make(0, &result);
 
     (void)state;
-    assert_int_equal(mw_wire_answer_read(file, OUTPUT_BYTES, &read, &outcome), 0);
+    assert_int_equal(mw_wire_answer_read(file, &bounds, &read, &outcome), 0);
     assert_int_equal(outcome.rc, 0);
     assert_int_equal(outcome.artifact_bytes, result.artifact_bytes);
     assert_true(read.ok);
@@ -239,6 +252,111 @@ static void answer_comes_out_as_it_went_in(void **state)
     assert_string_equal(read.diagnostics.items[0].fixits[0].text, ";");
     assert_int_equal(read.diagnostics.items[0].note_count, 1);
     assert_string_equal(read.diagnostics.items[0].notes[0].message, "a note");
+    assert_string_equal(read.extras[MW_EXTRA_REMARKS].data, "[1]");
+    assert_int_equal(read.extras[MW_EXTRA_REMARKS].bytes, 3);
+    assert_null(read.extras[MW_EXTRA_TIME_TRACE].data);
+    assert_null(read.extras[MW_EXTRA_LINE_MAP].data);
+    assert_int_equal(read.inputs.bytes, sizeof(INPUTS));
+    assert_memory_equal(read.inputs.data, INPUTS, sizeof(INPUTS));
+    mw_compile_result_fini(&read);
+    mw_compile_result_fini(&result);
+    close(file);
+}
+
+/* Breaks when a preamble is told of that does not come along, or its size or place is lost. */
+static void request_tells_of_a_preamble_that_is_a_file(void **state)
+{
+    static const struct {
+        int file;
+        size_t count;
+    } cases[] = {{0, 12345}, {-1, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct mw_preamble_use use = {"x", 12345, cases[i].file, 7};
+        struct mw_compile_request with = request;
+        struct mw_wire_request read;
+        size_t count;
+        uint8_t *bytes;
+        int file;
+
+        with.preamble = &use;
+        file = mw_wire_request_make(&with, FINGERPRINT, 99);
+        bytes = bytes_of(file, &count);
+        assert_int_equal(mw_wire_request_read(&read, bytes, count), 0);
+        assert_int_equal(read.preamble.count, cases[i].count);
+        assert_int_equal(read.preamble.covers_bytes, cases[i].count ? 7 : 0);
+        assert_null(read.request.preamble); /* until its file is there */
+        mw_wire_request_fini(&read);
+        free(bytes);
+        close(file);
+    }
+}
+
+/* Breaks when a worker would map a file that can change under it, or of another size. */
+static void file_is_mapped_only_when_it_is_sealed_and_of_its_size(void **state)
+{
+    int sealed = mw_wire_file_make("test", "bytes", 5);
+    int open_file = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const void *bytes = mw_wire_file_map(sealed, 5);
+
+    (void)state;
+    assert_non_null(bytes);
+    assert_memory_equal(bytes, "bytes", 5);
+    assert_int_equal(munmap((void *)bytes, 5), 0);
+    assert_null(mw_wire_file_map(sealed, 4));
+    assert_null(mw_wire_file_map(sealed, 6));
+    assert_null(mw_wire_file_map(sealed, 0));
+    assert_int_equal(pwrite(open_file, "bytes", 5, 0), 5);
+    assert_null(mw_wire_file_map(open_file, 5)); /* the same bytes, but not sealed */
+    close(sealed);
+    close(open_file);
+}
+
+/* Breaks when inputs that name no path, or end without their NUL, are taken from a worker. */
+static void answer_with_unsound_inputs_is_refused(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t count;
+        int rc;
+    } cases[] = {
+        {"r/a", 4, 0},      {"r/a\0d/", 7, 0}, {"r/a", 3, -EPROTO},   {"x/a", 4, -EPROTO},
+        {"ra", 3, -EPROTO}, {"r", 2, -EPROTO}, {"r/a\0", 5, -EPROTO}, {"", 1, -EPROTO},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct mw_compile_result result = {.ok = true}, read = {0};
+        struct mw_wire_outcome outcome;
+        int file;
+
+        result.inputs = (struct mw_text){(char *)cases[i].bytes, cases[i].count};
+        file = answer_make(0, &result);
+        assert_int_equal(mw_wire_answer_read(file, &bounds, &read, &outcome), cases[i].rc);
+        assert_int_equal(read.ok, cases[i].rc == 0);
+        mw_compile_result_fini(&read);
+        close(file);
+    }
+}
+
+/* Breaks when extras or inputs over their bounds make an answer fail, or are cut off in silence. */
+static void answer_leaves_out_extras_and_inputs_that_are_too_large(void **state)
+{
+    struct mw_compile_result result = {.ok = true}, read = {0};
+    struct mw_wire_outcome outcome;
+    int file;
+
+    (void)state;
+    result.extras[MW_EXTRA_REMARKS] =
+        (struct mw_text){calloc(1, MW_EXTRA_BYTES_MAX + 1), MW_EXTRA_BYTES_MAX + 1};
+    result.inputs =
+        (struct mw_text){calloc(1, MW_WIRE_INPUTS_BYTES_MAX + 1), MW_WIRE_INPUTS_BYTES_MAX + 1};
+    file = answer_make(0, &result);
+    assert_int_equal(mw_wire_answer_read(file, &bounds, &read, &outcome), 0);
+    assert_true(read.ok);
+    assert_null(read.extras[MW_EXTRA_REMARKS].data);
+    assert_null(read.inputs.data);
     mw_compile_result_fini(&read);
     mw_compile_result_fini(&result);
     close(file);
@@ -252,7 +370,7 @@ static void answer_keeps_an_unknown_reason_not_to_store(void **state)
     int file = answer_make(0, &result);
 
     (void)state;
-    assert_int_equal(mw_wire_answer_read(file, OUTPUT_BYTES, &read, &outcome), 0);
+    assert_int_equal(mw_wire_answer_read(file, &bounds, &read, &outcome), 0);
     assert_non_null(read.not_storable);
     mw_compile_result_fini(&read);
     close(file);
@@ -268,7 +386,7 @@ static void answer_leaves_out_what_is_too_large(void **state)
     (void)state;
     result.artifact = calloc(1, result.artifact_bytes);
     file = answer_make(0, &result);
-    assert_int_equal(mw_wire_answer_read(file, OUTPUT_BYTES, &read, &outcome), 0);
+    assert_int_equal(mw_wire_answer_read(file, &bounds, &read, &outcome), 0);
     assert_int_equal(outcome.rc, -E2BIG);
     assert_int_equal(outcome.artifact_bytes, OUTPUT_BYTES + 1);
     assert_null(read.artifact);
@@ -299,7 +417,7 @@ static void answer_bounds_diagnostics(void **state)
         assert_int_equal(mw_diagnostics_add(&result.diagnostics, &large), 0);
     assert_int_equal(mw_diagnostics_add(&result.diagnostics, &error), 0);
     file = answer_make(0, &result);
-    assert_int_equal(mw_wire_answer_read(file, OUTPUT_BYTES, &read, &outcome), 0);
+    assert_int_equal(mw_wire_answer_read(file, &bounds, &read, &outcome), 0);
     assert_in_range(read.diagnostics.count, 1, MW_DIAGNOSTICS_MAX - 1);
     assert_int_equal(read.diagnostics.count + read.diagnostics.dropped, MW_DIAGNOSTICS_MAX);
     assert_int_equal(read.diagnostics.errors, 1);
@@ -312,7 +430,7 @@ static void answer_bounds_diagnostics(void **state)
  * under the host's eyes. */
 static void answer_file_keeps_its_size(void **state)
 {
-    int file = mw_wire_answer_make(OUTPUT_BYTES);
+    int file = mw_wire_answer_make(&bounds);
     struct stat found;
 
     (void)state;
@@ -328,6 +446,8 @@ static void result_check(const struct mw_compile_result *result)
 {
     assert_true(result->artifact_bytes <= OUTPUT_BYTES);
     assert_true(result->artifact_bytes == 0 || result->artifact);
+    for (unsigned i = 0; i < MW_EXTRAS; i++)
+        assert_true(result->extras[i].bytes == 0 || EXTRAS & 1u << i);
     assert_true(result->diagnostics.count <= MW_DIAGNOSTICS_MAX);
     for (size_t i = 0; i < result->diagnostics.count; i++) {
         const struct mw_diagnostic *item = &result->diagnostics.items[i];
@@ -356,9 +476,9 @@ static void answer_reader_withstands_mutations(void **state)
         int rc;
 
         memcpy(bytes, good, sizeof(good));
-        mutate(bytes, i % 4 == 0 ? MW_WIRE_HEAD_BYTES : 360);
+        mutate(bytes, i % 4 == 0 ? MW_WIRE_HEAD_BYTES : 440);
         assert_int_equal(pwrite(file, bytes, sizeof(bytes), 0), sizeof(bytes));
-        rc = mw_wire_answer_read(file, OUTPUT_BYTES, &read, &outcome);
+        rc = mw_wire_answer_read(file, &bounds, &read, &outcome);
         assert_true(rc == 0 || rc == -EPROTO);
         taken += rc == 0;
         result_check(&read);
@@ -410,10 +530,14 @@ int main(void)
         cmocka_unit_test(request_is_sealed),
         cmocka_unit_test(request_must_be_whole),
         cmocka_unit_test(request_reader_withstands_mutations),
+        cmocka_unit_test(request_tells_of_a_preamble_that_is_a_file),
+        cmocka_unit_test(file_is_mapped_only_when_it_is_sealed_and_of_its_size),
         cmocka_unit_test(answer_comes_out_as_it_went_in),
         cmocka_unit_test(answer_keeps_an_unknown_reason_not_to_store),
         cmocka_unit_test(answer_leaves_out_what_is_too_large),
         cmocka_unit_test(answer_bounds_diagnostics),
+        cmocka_unit_test(answer_with_unsound_inputs_is_refused),
+        cmocka_unit_test(answer_leaves_out_extras_and_inputs_that_are_too_large),
         cmocka_unit_test(answer_file_keeps_its_size),
         cmocka_unit_test(answer_reader_withstands_mutations),
         cmocka_unit_test(message_of_another_shape_is_refused),

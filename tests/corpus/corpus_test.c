@@ -16,19 +16,10 @@
 
 #include <cmocka.h>
 
-#include "package.h"
-#include "support/process.h"
-#include "support/server.h"
-
-#define COMPILER "clang-19"
+#include "compiled.h"
 
 /* Text that deflate can shorten, but not to nothing. */
 #define ROUND_TRIP_BYTES 100000
-
-struct compiled {
-    bool is_cached;
-    struct bytes object;
-};
 
 static const char *const package_names[] = {"zlib", "lua"};
 enum { ZLIB, LUA, PACKAGES };
@@ -41,13 +32,6 @@ static char *outputs[PACKAGES]; /* folder of the objects and programs, NULL unti
 
 static const char *compiled_package(int index);
 static void link_package(int index);
-static struct compiled compile_by_service(const struct package *package, const struct line *command,
-                                          const char *extra_flag);
-static struct bytes compile_by_clang(const struct line *command, const char *extra_flag);
-static json_t *answer_parse(const struct line *command, long status, struct bytes *answer);
-static bool differ(const struct bytes *a, const struct bytes *b, char *where, size_t where_bytes);
-static void run_ok(const char *directory, const char *const *argv, const char *input,
-                   const char *output);
 static void assert_same_files(const char *directory, const char *a, const char *b);
 
 /* Broken by any flag, directory, file name or clang option that the service loses or adds. */
@@ -64,10 +48,10 @@ static void each_object_equals_clangs(void **state)
         for (size_t i = 0; i < commands->line_count; i++, compared++) {
             char *path = path_join(output, commands->lines[i].fields[COMMAND_OBJECT]);
             struct bytes ours = file_read(path);
-            struct bytes reference = compile_by_clang(&commands->lines[i], NULL);
+            struct bytes reference = compiled_by_clang(folder, &commands->lines[i], NULL);
             char where[128];
 
-            if (differ(&ours, &reference, where, sizeof where)) {
+            if (objects_differ(&ours, &reference, where, sizeof where)) {
                 print_error("%s of %s: %s\n", commands->lines[i].fields[COMMAND_OBJECT],
                             package_names[index], where);
                 different++;
@@ -86,15 +70,15 @@ static void each_object_equals_clangs(void **state)
 static void one_other_flag_makes_another_object(void **state)
 {
     const struct line *command = &packages[ZLIB].commands.lines[0];
-    struct compiled other = compile_by_service(&packages[ZLIB], command, "-O0");
-    struct bytes reference = compile_by_clang(command, NULL);
-    struct bytes other_reference = compile_by_clang(command, "-O0");
+    struct compiled other = compiled_by_service(&client, &packages[ZLIB], command, "-O0");
+    struct bytes reference = compiled_by_clang(folder, command, NULL);
+    struct bytes other_reference = compiled_by_clang(folder, command, "-O0");
     char where[128] = "";
 
     (void)state;
-    assert_true(differ(&other.object, &reference, where, sizeof where));
+    assert_true(objects_differ(&other.object, &reference, where, sizeof where));
     assert_string_not_equal(where, "");
-    if (differ(&other.object, &other_reference, where, sizeof where))
+    if (objects_differ(&other.object, &other_reference, where, sizeof where))
         fail_msg("-O0 on both sides: %s", where);
     free(other.object.data);
     free(reference.data);
@@ -182,14 +166,15 @@ static void second_pass_is_answered_from_the_store(void **state)
 
         for (size_t i = 0; i < commands->line_count; i++) {
             const char *object = commands->lines[i].fields[COMMAND_OBJECT];
-            struct compiled again = compile_by_service(&packages[index], &commands->lines[i], NULL);
+            struct compiled again =
+                compiled_by_service(&client, &packages[index], &commands->lines[i], NULL);
             char *path = path_join(output, object);
             struct bytes first = file_read(path);
             char where[128];
 
             if (!again.is_cached)
                 fail_msg("%s of %s was compiled again", object, package_names[index]);
-            if (differ(&again.object, &first, where, sizeof where))
+            if (objects_differ(&again.object, &first, where, sizeof where))
                 fail_msg("the stored %s of %s: %s", object, package_names[index], where);
             free(again.object.data);
             free(first.data);
@@ -268,7 +253,7 @@ static const char *compiled_package(int index)
         fail_msg("cannot make '%s': %s", output, strerror(errno));
     for (size_t i = 0; i < package->commands.line_count; i++) {
         const struct line *command = &package->commands.lines[i];
-        struct compiled first = compile_by_service(package, command, NULL);
+        struct compiled first = compiled_by_service(&client, package, command, NULL);
         char *path = path_join(output, command->fields[COMMAND_OBJECT]);
 
         if (first.is_cached)
@@ -299,95 +284,6 @@ static void link_package(int index)
     }
 }
 
-static struct compiled compile_by_service(const struct package *package, const struct line *command,
-                                          const char *extra_flag)
-{
-    char *body = package_request(package, command, extra_flag);
-    struct compiled compiled = {0};
-    struct reply reply;
-    const char *url = NULL;
-    json_t *answer;
-
-    client_send(&client, &(struct request){.path = "/v1/compile", .body = body}, &reply);
-    answer = answer_parse(command, reply.status, &reply.body);
-    compiled.is_cached = json_is_true(json_object_get(answer, "cached"));
-    if (json_unpack(answer, "{s:{s:s}}", "artifact", "url", &url) != 0)
-        fail_msg("%s: no artifact in %s", command->fields[COMMAND_FILE], reply.body.data);
-    reply_free(&reply);
-    client_send(&client, &(struct request){.path = url}, &reply);
-    if (reply.status != 200)
-        fail_msg("%s: status %ld for its artifact %s", command->fields[COMMAND_FILE], reply.status,
-                 url);
-    compiled.object = reply.body;
-    reply.body.data = NULL;
-    json_decref(answer);
-    reply_free(&reply);
-    free(body);
-    return compiled;
-}
-
-/* The answer to a compile that worked. */
-static json_t *answer_parse(const struct line *command, long status, struct bytes *answer)
-{
-    const char *file = command->fields[COMMAND_FILE];
-    const char *outcome = "";
-    json_t *json = json_loadb(answer->data, answer->count, 0, NULL);
-
-    if (status != 200 || json == NULL || json_unpack(json, "{s:s}", "status", &outcome) != 0 ||
-        strcmp(outcome, "ok") != 0)
-        fail_msg("%s was not compiled: %ld %s", file, status, answer->data);
-    return json;
-}
-
-static struct bytes compile_by_clang(const struct line *command, const char *extra_flag)
-{
-    const char *directory = command->fields[COMMAND_DIRECTORY];
-    const char *argv[PACKAGE_FIELDS_MAX + 8] = {COMPILER, "-c", command->fields[COMMAND_FILE],
-                                                "-o"};
-    char *path = path_join(folder, "reference.o");
-    char *log = path_join(folder, "reference.log");
-    size_t count = 4;
-    struct bytes object;
-
-    argv[count++] = path;
-    for (size_t i = COMMAND_FLAGS; command->fields[i] != NULL; i++)
-        argv[count++] = command->fields[i];
-    argv[count] = extra_flag;
-    run_ok(directory, argv, NULL, log);
-    object = file_read(path);
-    free(log);
-    free(path);
-    return object;
-}
-
-/* Whether two objects differ, and if so the first place in words. */
-static bool differ(const struct bytes *a, const struct bytes *b, char *where, size_t where_bytes)
-{
-    size_t common = a->count < b->count ? a->count : b->count;
-    size_t i = 0;
-
-    while (i < common && a->data[i] == b->data[i])
-        i++;
-    if (i == common && a->count == b->count)
-        return false;
-    snprintf(where, where_bytes, "%zu bytes against %zu, first difference at byte %zu", a->count,
-             b->count, i);
-    return true;
-}
-
-/* `output` is a file in `directory`, shown when the program fails. */
-static void run_ok(const char *directory, const char *const *argv, const char *input,
-                   const char *output)
-{
-    char *path = output[0] == '/' ? path_join("", output + 1) : path_join(directory, output);
-    int status = process_run(directory, argv, input, path);
-
-    if (status != 0)
-        fail_msg("'%s' in '%s' ended with %d: %s", argv[0], directory, status,
-                 file_read(path).data);
-    free(path);
-}
-
 static void assert_same_files(const char *directory, const char *a, const char *b)
 {
     char *a_path = path_join(directory, a);
@@ -396,7 +292,7 @@ static void assert_same_files(const char *directory, const char *a, const char *
     struct bytes b_bytes = file_read(b_path);
     char where[128];
 
-    if (differ(&a_bytes, &b_bytes, where, sizeof where))
+    if (objects_differ(&a_bytes, &b_bytes, where, sizeof where))
         fail_msg("'%s' and '%s': %s", a, b, where);
     free(a_bytes.data);
     free(b_bytes.data);

@@ -1,29 +1,35 @@
 #include "package.h"
 
-#include <fts.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "support/process.h"
 
+static char *list_path(const char *corpus, const char *package, const char *what);
 static void list_read(struct list *list, const char *corpus, const char *package, const char *what);
 static void line_split(struct line *line, char *text);
-static json_t *headers_read(const char *directory);
+static json_t *headers_read(const struct list *names, const char *directory);
 static json_t *request_file(const char *directory, const char *name);
-static int by_name(const FTSENT **a, const FTSENT **b);
+static json_t *files_beside(const json_t *headers, const char *file);
 
 void package_read(struct package *package, const char *corpus, const char *name)
 {
+    static struct list names;
+    char *links = list_path(corpus, name, "links");
     const char *directory;
 
+    memset(package, 0, sizeof *package);
     list_read(&package->commands, corpus, name, "commands");
-    list_read(&package->links, corpus, name, "links");
+    if (access(links, F_OK) == 0)
+        list_read(&package->links, corpus, name, "links");
+    free(links);
     directory = package->commands.lines[0].fields[COMMAND_DIRECTORY];
     for (size_t i = 0; i < package->commands.line_count; i++) {
         const struct line *command = &package->commands.lines[i];
@@ -32,7 +38,9 @@ void package_read(struct package *package, const char *corpus, const char *name)
             assert_non_null(command->fields[field]);
         assert_string_equal(command->fields[COMMAND_DIRECTORY], directory);
     }
-    package->headers = headers_read(directory);
+    list_read(&names, corpus, name, "files");
+    package->headers = headers_read(&names, directory);
+    free(names.text);
 }
 
 void package_fini(struct package *package)
@@ -48,7 +56,7 @@ char *package_request(const struct package *package, const struct line *command,
 {
     const char *directory = command->fields[COMMAND_DIRECTORY];
     const char *file = command->fields[COMMAND_FILE];
-    json_t *files = json_copy(package->headers);
+    json_t *files = files_beside(package->headers, file);
     json_t *args = json_array();
     json_t *request;
     char *body;
@@ -58,21 +66,29 @@ char *package_request(const struct package *package, const struct line *command,
         json_array_append_new(args, json_string(command->fields[i]));
     if (extra_flag != NULL)
         json_array_append_new(args, json_string(extra_flag));
-    request = json_pack("{s:o, s:s, s:s, s:o, s:s}", "files", files, "main", file, "directory",
-                        directory, "args", args, "emit", "object");
+    request =
+        json_pack("{s:o, s:s, s:s, s:o, s:s, s:i}", "files", files, "main", file, "directory",
+                  directory, "args", args, "emit", "object", "timeout_ms", PACKAGE_TIMEOUT_MS);
     body = json_dumps(request, JSON_COMPACT);
     assert_non_null(body);
     json_decref(request);
     return body;
 }
 
-static void list_read(struct list *list, const char *corpus, const char *package, const char *what)
+static char *list_path(const char *corpus, const char *package, const char *what)
 {
-    char *rest = NULL;
     char *path;
 
     if (asprintf(&path, "%s/%s.%s", corpus, package, what) < 0)
         fail_msg("no memory for the path of '%s'", package);
+    return path;
+}
+
+static void list_read(struct list *list, const char *corpus, const char *package, const char *what)
+{
+    char *rest = NULL;
+    char *path = list_path(corpus, package, what);
+
     list->text = file_read(path).data;
     list->line_count = 0;
     for (char *text = strtok_r(list->text, "\n", &rest); text != NULL;
@@ -99,24 +115,13 @@ static void line_split(struct line *line, char *text)
     line->fields[count] = NULL;
 }
 
-/* In order of their names, so that two runs ask for the same thing. */
-static json_t *headers_read(const char *directory)
+/* In the order of the list, so that two runs ask for the same thing. */
+static json_t *headers_read(const struct list *names, const char *directory)
 {
-    FTS *tree = fts_open((char *const[]){(char *)directory, NULL}, FTS_PHYSICAL, by_name);
     json_t *headers = json_array();
 
-    assert_non_null(tree);
-    for (FTSENT *entry; (entry = fts_read(tree)) != NULL;) {
-        size_t length = strlen(entry->fts_name);
-
-        if (entry->fts_info != FTS_F || length < 2 ||
-            strcmp(entry->fts_name + length - 2, ".h") != 0)
-            continue;
-        json_array_append_new(headers,
-                              request_file(directory, entry->fts_path + strlen(directory) + 1));
-    }
-    fts_close(tree);
-    assert_true(json_array_size(headers) > 0);
+    for (size_t i = 0; i < names->line_count; i++)
+        json_array_append_new(headers, request_file(directory, names->lines[i].fields[0]));
     return headers;
 }
 
@@ -133,7 +138,15 @@ static json_t *request_file(const char *directory, const char *name)
     return json_pack("{s:s, s:o}", "name", name, "content", text);
 }
 
-static int by_name(const FTSENT **a, const FTSENT **b)
+/* A source that others include is among the headers too. */
+static json_t *files_beside(const json_t *headers, const char *file)
 {
-    return strcmp((*a)->fts_name, (*b)->fts_name);
+    json_t *files = json_array();
+    json_t *header;
+    size_t i;
+
+    json_array_foreach(headers, i,
+                       header) if (strcmp(json_string_value(json_object_get(header, "name")),
+                                          file) != 0) json_array_append(files, header);
+    return files;
 }

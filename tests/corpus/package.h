@@ -10,6 +10,7 @@
 
 #define PACKAGE_LINES_MAX  256
 #define PACKAGE_FIELDS_MAX 128
+#define PACKAGE_TIMEOUT_MS 600000 /* of a request; a service cuts it to what it allows */
 
 struct line {
     const char *fields[PACKAGE_FIELDS_MAX + 1]; /* a NULL ends them */
@@ -27,8 +28,8 @@ enum { LINK_PRODUCT, LINK_ARGS };
 
 struct package {
     struct list commands;
-    struct list links;
-    json_t *headers; /* every header below the directory, as a request's files */
+    struct list links; /* none, where only compiles were recorded */
+    json_t *headers;   /* what the sources may include, as a request's files */
 };
 
 /* Read the lists of package `name` in `corpus`, and its headers. */

@@ -104,6 +104,7 @@ static void house_open(struct house *house, bool on_pool, bool isolated)
     settings.lane_cap = 2;
     settings.emit_lane = on_pool;
     settings.isolation = isolated ? 0 : 1;
+    settings.preambles_max_bytes = 0; /* making one comes to clang when nobody asked */
     if (isolated && getenv("MW_WORKER"))
         snprintf(settings.worker, sizeof settings.worker, "%s", getenv("MW_WORKER"));
     assert_int_equal(uv_loop_init(&house->loop), 0);

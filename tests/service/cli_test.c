@@ -147,10 +147,9 @@ static void every_kind_has_its_file(void **state)
     static const struct {
         const char *emit, *file, *contains;
     } cases[] = {
-        {"object", "k.o", "\177ELF"},
-        {"asm", "k.s", ".globl\tkind"},
-        {"llvm-ir", "k.ll", "@kind"},
-        {"bitcode", "k.bc", "BC\xc0\xde"},
+        {"object", "k.o", "\177ELF"}, {"asm", "k.s", ".globl\tkind"},
+        {"llvm-ir", "k.ll", "@kind"}, {"bitcode", "k.bc", "BC\xc0\xde"},
+        {"ast", "k.ast", "CPCH"},     {"ast-json", "k.json", "\"TranslationUnitDecl\""},
     };
     struct room *room = *state;
 
@@ -167,6 +166,71 @@ static void every_kind_has_its_file(void **state)
     expect_run(MILLWRIGHT(room, "compile", "--emit=asm", "-o", "-", "k.c"), 0, ".globl\tkind");
     expect_run(MILLWRIGHT(room, "compile", "--emit=none", "k.c", "-o", "none.o"), 0, "");
     assert_false(exists_in(room, "none.o"));
+}
+
+/* Broken when what is told beside an artifact lies elsewhere, under another name, or is another
+ * thing; or when it is written although nobody asked. */
+static void what_is_told_beside_lies_beside(void **state)
+{
+    static const struct {
+        const char *also, *file, *begins;
+    } cases[] = {
+        {"line-map", "out/t.line-map.json", "[{\"line\":"},
+        {"dependencies", "out/t.dependencies.json", "[{\"name\":\"t.c\""},
+        {"remarks", "out/t.remarks.json", "["},
+        {"time-trace", "out/t.time-trace.json", "{\"traceEvents\""},
+    };
+    struct room *room = *state;
+    char *out = path_join(room->folder, "out");
+
+    assert_int_equal(mkdir(out, 0755), 0);
+    free(out);
+    write_in(room, "t.c", "int t(int a) { return a + 1; }\n");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct bytes bytes;
+
+        assert_false(exists_in(room, cases[i].file));
+        expect_run(MILLWRIGHT(room, "compile", "t.c", "--emit=asm", "-o", "out/t.s", "--also",
+                              cases[i].also, "--", "-g", "-O1"),
+                   0, "");
+        bytes = read_in(room, cases[i].file);
+        assert_int_equal(strncmp(bytes.data, cases[i].begins, strlen(cases[i].begins)), 0);
+        free(bytes.data);
+    }
+    expect_run(
+        MILLWRIGHT(room, "compile", "t.c", "--also=remarks,time-trace", "--also", "dependencies"),
+        0, "");
+    assert_true(exists_in(room, "t.remarks.json"));
+    assert_true(exists_in(room, "t.time-trace.json"));
+    assert_true(exists_in(room, "t.dependencies.json"));
+    assert_false(exists_in(room, "t.line-map.json"));
+}
+
+/* Broken when make does not see a header that has changed, or cannot read the rule. */
+static void make_follows_the_rule(void **state)
+{
+    static const char makefile[] = "all: m.o\n"
+                                   "m.o: ; @echo compiling; \"$(MW)\" compile m.c -o m.o "
+                                   "--deps m.d\n"
+                                   "-include m.d\n";
+    struct room *room = *state;
+    char setting[4200];
+    const char *const make[] = {"make", "-f", "rules", setting, NULL};
+    struct bytes rule;
+
+    (void)snprintf(setting, sizeof setting, "MW=%s", program_path());
+    write_in(room, "rules", makefile);
+    write_in(room, "a $b#.h", "#define N 1\n");
+    write_in(room, "m.c", "#include \"a $b#.h\"\nint m = N;\n");
+    expect_run(run_in(room, "", make), 0, "compiling");
+    rule = read_in(room, "m.d");
+    assert_int_equal(strncmp(rule.data, "m.o: m.c a\\ $$b\\#.h", 19), 0);
+    free(rule.data);
+    expect_run(run_in(room, "", make), 0, "Nothing to be done");
+    write_in(room, "a $b#.h", "#define N 2\n");
+    expect_run(run_in(room, "", (const char *[]){"touch", "-d", "+2 sec", "a $b#.h", NULL}), 0, "");
+    expect_run(run_in(room, "", make), 0, "compiling");
+    expect_run(MILLWRIGHT(room, "compile", "m.c", "--emit=none", "--deps", "-"), 0, "m.o: m.c ");
 }
 
 /* Broken when -o is not where it goes, or a failed compile damages what lies there. */
@@ -316,6 +380,12 @@ static void mistakes_are_named(void **state)
     expect_run(MILLWRIGHT(room, "compile", "a.c", "--emit", "exe"), 2, "must be one of object|");
     expect_run(MILLWRIGHT(room, "compile", "a.c", "a.c", "-o", "b.o"), 2,
                "--output goes with one file only");
+    expect_run(MILLWRIGHT(room, "compile", "a.c", "a.c", "--deps", "b.d"), 2,
+               "--deps goes with one file only");
+    expect_run(MILLWRIGHT(room, "compile", "a.c", "--also", "remarks,all"), 2,
+               "--also must be some of dependencies|");
+    expect_run(MILLWRIGHT(room, "compile", "a.c", "--also", "line-map"), 2, "ask for \"emit\"");
+    expect_run(MILLWRIGHT(room, "serve", "--pkg-config-path", "/a:b"), 1, "holds 'b', which is");
     expect_run(MILLWRIGHT(room, "compile", "a.c", "-j", "0"), 2, "-j must be a decimal number");
     expect_run(MILLWRIGHT(room, "no-such"), 2, "there is no command 'no-such'");
     expect_run(MILLWRIGHT(room, "help", "no-such"), 2, "there is no command 'no-such'");
@@ -404,6 +474,8 @@ int main(void)
         IN_A_ROOM(an_object_equals_that_of_the_compiler),
         IN_A_ROOM(several_files_become_an_object_each),
         IN_A_ROOM(every_kind_has_its_file),
+        IN_A_ROOM(what_is_told_beside_lies_beside),
+        IN_A_ROOM(make_follows_the_rule),
         IN_A_ROOM(the_output_is_written_whole_or_not_at_all),
         IN_A_ROOM(own_files_may_lie_anywhere),
         IN_A_ROOM(the_language_comes_from_the_ending_or_x),

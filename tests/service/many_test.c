@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -82,6 +83,23 @@ static unsigned compile_at_once(struct swarm *swarm, unsigned count)
     return most;
 }
 
+/* Expect `count` leaves in a counter of the lane, beside those that made preambles, which may come
+ * to their end a little later. */
+static void expect_leaves(struct room *room, const char *member, json_int_t count)
+{
+    const unsigned looks_max = 30000; /* far above what a slow machine needs */
+    json_int_t leaves = -1;
+
+    for (unsigned looks = 0; looks < looks_max && leaves != count; looks++) {
+        if (looks > 0)
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        leaves = lane_number(room, "compile-cpu", member) -
+                 (json_int_t)metric(room, "millwright_preambles_built_total") -
+                 (json_int_t)metric(room, "millwright_preambles_failed_total");
+    }
+    assert_int_equal(leaves, count);
+}
+
 /* Broken when answers are mixed up, a queue loses one, threads grow with the load, more leaves run
  * than the cap, or a leaf runs on a pool worker. */
 static void hundreds_of_compiles_are_right_on_bounded_threads(void **state)
@@ -98,8 +116,8 @@ static void hundreds_of_compiles_are_right_on_bounded_threads(void **state)
     if (most > LANE_CAP + POOL_MAX + THREADS_BESIDE)
         fail_msg("%u threads were seen, at most %u + %u + %u may be", most, LANE_CAP, POOL_MAX,
                  THREADS_BESIDE);
-    assert_int_equal(lane_number(room, "compile-cpu", "started"), COMPILES);
-    assert_int_equal(lane_number(room, "compile-cpu", "ran_on_lane"), COMPILES);
+    expect_leaves(room, "started", COMPILES);
+    expect_leaves(room, "ran_on_lane", COMPILES);
     assert_int_equal(lane_number(room, "compile-cpu", "ran_on_pool"), 0);
     assert_true(lane_number(room, "compile-cpu", "running_peak") <= LANE_CAP);
     assert_true(metric(room, "millwright_leaf_escapes_total") == 0);
@@ -110,7 +128,7 @@ static void hundreds_of_compiles_are_right_on_bounded_threads(void **state)
     compile_at_once(swarm, COMPILES);
     for (size_t i = 0; i < COMPILES; i++)
         assert_string_equal(expect_own_object(swarm, i), "");
-    assert_int_equal(lane_number(room, "compile-cpu", "started"), COMPILES);
+    expect_leaves(room, "started", COMPILES);
     swarm_free(swarm);
     room_stop(room);
 }
@@ -126,7 +144,7 @@ static void leaves_on_pool_workers_are_noticed(void **state)
     compile_at_once(swarm, CONTROL_COMPILES);
     for (size_t i = 0; i < CONTROL_COMPILES; i++)
         assert_string_equal(expect_own_object(swarm, i), "mw-pool");
-    assert_int_equal(lane_number(room, "compile-cpu", "ran_on_pool"), CONTROL_COMPILES);
+    expect_leaves(room, "ran_on_pool", CONTROL_COMPILES);
     assert_int_equal(lane_number(room, "compile-cpu", "ran_on_lane"), 0);
     swarm_free(swarm);
     room_stop(room);

@@ -16,12 +16,15 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Where packages are looked for; none of those here has a folder of its own for headers. */
+static const struct mw_package_source packages;
+
 static struct mw_submission *parse(const char *body)
 {
     struct mw_submission *submission = NULL;
     struct mw_problem problem = {0};
 
-    if (mw_submission_parse(&submission, body, strlen(body), &problem) != 0)
+    if (mw_submission_parse(&submission, body, strlen(body), &packages, &problem) != 0)
         fail_msg("'%s' is refused: %s", body, problem.detail);
     return submission;
 }
@@ -32,7 +35,7 @@ static struct mw_problem refuse(const char *body, size_t bytes)
     struct mw_submission *submission = NULL;
     struct mw_problem problem = {0};
 
-    if (mw_submission_parse(&submission, body, bytes, &problem) == 0)
+    if (mw_submission_parse(&submission, body, bytes, &packages, &problem) == 0)
         fail_msg("'%.200s' is taken", body);
     assert_null(submission);
     return problem;
@@ -73,7 +76,8 @@ static void every_field_lands_in_the_request(void **state)
               "{\"name\":\"b/c.h\",\"content_base64\":\"AAH/\"}],\"main\":\"a.c\","
               "\"directory\":\"/w/d\",\"args\":[\"-O2\",\"-DX=1\"],\"timeout_ms\":77,"
               "\"limits\":{\"wall_ms\":3,\"cpu_ms\":4,\"memory_bytes\":5,\"output_bytes\":6,"
-              "\"diagnostics\":7},\"emit\":\"llvm-ir\",\"language\":\"c\"}");
+              "\"diagnostics\":7},\"emit\":\"llvm-ir\",\"language\":\"c\","
+              "\"also\":[\"remarks\",\"dependencies\",\"remarks\"],\"packages\":[\"zlib\"]}");
     const struct mw_compile_request *request = &submission->request;
 
     (void)state;
@@ -93,7 +97,36 @@ static void every_field_lands_in_the_request(void **state)
     assert_int_equal(submission->diagnostics_max, 7);
     assert_int_equal(request->emit, MW_EMIT_LLVM_IR);
     assert_int_equal(mw_options_emit(submission->options), MW_EMIT_LLVM_IR);
+    assert_int_equal(mw_options_extras(submission->options),
+                     1u << MW_EXTRA_DEPENDENCIES | 1u << MW_EXTRA_REMARKS);
+    assert_string_equal(submission->packages[0], "zlib");
+    assert_null(submission->packages[1]);
     mw_submission_free(submission);
+}
+
+/* Broken when a name of an extra is tied to another bit, or the debug lines that a map needs are
+ * not seen among the flags. */
+static void each_extra_has_its_name(void **state)
+{
+    static const char *const levels[] = {
+        "-g",        "-g1",    "-gline-tables-only",
+        "-gdwarf-4", "-ggdb3", "-gno-column-info\",\"-gmlt\",\"-gcolumn-info"};
+
+    (void)state;
+    for (unsigned i = 0; i < MW_EXTRAS; i++) {
+        for (size_t level = 0; level < COUNT(levels); level++) {
+            char body[256];
+            struct mw_submission *submission;
+
+            (void)snprintf(body, sizeof body,
+                           "{\"source\":\"\",\"language\":\"c\",\"emit\":\"asm\",\"args\":[\"%s\"],"
+                           "\"also\":[\"%s\"]}",
+                           levels[level], mw_extra_name((enum mw_extra)i));
+            submission = parse(body);
+            assert_int_equal(submission->request.extras, 1u << i);
+            mw_submission_free(submission);
+        }
+    }
 }
 
 /* Broken when base64 is cut, padded or ended in the wrong place. */
@@ -260,7 +293,26 @@ static void mistakes_are_refused_by_the_name_of_their_field(void **state)
         {"{\"source\":\"\",\"language\":\"c\",\"args\":[\"\"]}", MW_PROBLEM_BAD_FIELD, "args[0]",
          "is empty"},
         {"{\"source\":\"\",\"language\":\"c\",\"emit\":\"exe\"}", MW_PROBLEM_BAD_FIELD, "emit",
-         "\"preprocessed\" or \"none\""},
+         "\"preprocessed\", \"ast\", \"ast-json\" or \"none\""},
+        {"{\"source\":\"\",\"language\":\"c\",\"also\":\"remarks\"}", MW_PROBLEM_BAD_FIELD, "also",
+         "must be a list of"},
+        {"{\"source\":\"\",\"language\":\"c\",\"also\":[1]}", MW_PROBLEM_BAD_FIELD, "also",
+         "must be a list of"},
+        {"{\"source\":\"\",\"language\":\"c\",\"also\":[\"remarks\",\"time_trace\"]}",
+         MW_PROBLEM_BAD_FIELD, "also", "\"time-trace\""},
+        {"{\"source\":\"\",\"language\":\"c\",\"also\":[\"line-map\"]}", MW_PROBLEM_BAD_FIELD,
+         "also", "\"emit\": \"asm\""},
+        {"{\"source\":\"\",\"language\":\"c\",\"emit\":\"asm\",\"also\":[\"line-map\"],"
+         "\"args\":[\"-g\",\"-g0\"]}",
+         MW_PROBLEM_BAD_FIELD, "also", "-gline-tables-only"},
+        {"{\"source\":\"\",\"language\":\"c\",\"packages\":\"zlib\"}", MW_PROBLEM_BAD_FIELD,
+         "packages", "list of strings"},
+        {"{\"source\":\"\",\"language\":\"c\",\"packages\":[null]}", MW_PROBLEM_BAD_FIELD,
+         "packages", "list of strings"},
+        {"{\"source\":\"\",\"language\":\"c\",\"packages\":[\"../zlib\"]}", MW_PROBLEM_BAD_FIELD,
+         "packages", "no package's name"},
+        {"{\"source\":\"\",\"language\":\"c\",\"packages\":[\"zlib\",\"no-such-package\"]}",
+         MW_PROBLEM_PACKAGE, "no-such-package", "no-such-package: no package of this name"},
         {"{\"source\":\"\",\"language\":\"c\",\"limits\":7}", MW_PROBLEM_BAD_FIELD, "limits",
          "must be an object"},
         {"{\"source\":\"\",\"language\":\"c\",\"limits\":{\"isolation\":1}}", MW_PROBLEM_BAD_FIELD,
@@ -352,7 +404,9 @@ static void lists_over_their_bound_are_too_large(void **state)
     static const struct {
         const char *member;
         unsigned max;
-    } cases[] = {{"files", MW_REQUEST_FILES_MAX}, {"args", MW_REQUEST_ARGS_MAX}};
+    } cases[] = {{"files", MW_REQUEST_FILES_MAX},
+                 {"args", MW_REQUEST_ARGS_MAX},
+                 {"packages", MW_PACKAGES_MAX}};
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -361,7 +415,7 @@ static void lists_over_their_bound_are_too_large(void **state)
         struct mw_problem problem;
         char *text;
 
-        if (i == 1)
+        if (i > 0)
             json_object_set_new(body, "source", json_string("")),
                 json_object_set_new(body, "language", json_string("c"));
         for (unsigned n = 0; n <= cases[i].max; n++)
@@ -634,6 +688,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_source_alone_is_given_the_documented_defaults),
         cmocka_unit_test(every_field_lands_in_the_request),
+        cmocka_unit_test(each_extra_has_its_name),
         cmocka_unit_test(base64_decodes_to_the_very_bytes),
         cmocka_unit_test(what_is_no_base64_is_refused),
         cmocka_unit_test(base64_out_and_in_again_is_the_same),

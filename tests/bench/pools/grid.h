@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#define GRID_ROWS_MAX    8u
+#define GRID_ROWS_MAX    24u
 #define GRID_COLUMNS_MAX 12u
 #define GRID_CELL_BYTES  48u
 

@@ -34,7 +34,7 @@ static const struct quick {
     const char *flags[FLAGS_MAX + 1];
 } quicks[] = {
     {"zlib", 6, {"-O0", "-fPIC"}}, {"lua", 12, {"-O0", "-fPIC"}}, {"sqlite", 1, {"-O0"}},
-    {"redis", 16, {"-O0", "-g"}},  {"ninja", 18, {"-fPIC"}},      {"re2", 12, {"-O0", "-g"}},
+    {"redis", 16, {"-O0", "-g"}},  {"ninja", 20, {"-fPIC"}},      {"re2", 16, {"-O0"}},
 };
 
 /* One source with one flag. */
@@ -99,18 +99,20 @@ static void objects_equal_clangs_after_precompiled_prefixes(void **state)
     service_end();
 }
 
-/* Broken by a comparison that cannot see one flag: the same source with another one must differ. */
+/* Broken by a comparison that cannot see one flag: the same source with another one must differ.
+ * The last source, since sqlite's first takes a minute. */
 static void another_flag_makes_another_object(void **state)
 {
-    struct bytes one = compiled_by_clang(folder, pairs[0].command, "-O0");
+    const struct line *command = pairs[pair_count - 1].command;
+    struct bytes one = compiled_by_clang(folder, command, "-O0");
     struct bytes other;
     struct compiled compiled;
     char where[128] = "";
 
     (void)state;
     service_start("control");
-    compiled = compiled_by_service(&client, &package, pairs[0].command, "-O1");
-    other = compiled_by_clang(folder, pairs[0].command, "-O1");
+    compiled = compiled_by_service(&client, &package, command, "-O1");
+    other = compiled_by_clang(folder, command, "-O1");
     assert_true(objects_differ(&compiled.object, &one, where, sizeof where));
     assert_string_not_equal(where, "");
     if (objects_differ(&compiled.object, &other, where, sizeof where))

@@ -52,8 +52,8 @@ struct mw_pipeline_parts {
     struct mw_leaf_place place;  /* where leaves run; its toolchain is the one for all */
     const char *pkg_config_path; /* as in packages.h; NULL: the system's only */
     struct mw_store *store;
-    bool manifests;     /* look artifacts up by manifests too, and keep those */
-    bool debug_sources; /* keep the sources of debug information */
+    bool manifests;                 /* look artifacts up by manifests too, and keep those */
+    bool debug_sources;             /* keep the sources of debug information */
     struct mw_preambles *preambles; /* NULL: none are used */
     struct mw_preamble_maker *preamble_maker;
     struct mw_shared_pool *shared; /* for what time-out answers tell of it */

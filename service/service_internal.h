@@ -33,7 +33,7 @@ struct mw_service {
     struct mw_store *store;
     struct mw_preambles *preambles;           /* NULL: switched off */
     struct mw_preamble_maker *preamble_maker; /* NULL then, too */
-    struct mw_lane_uv adapter; /* brings steps back to the loop */
+    struct mw_lane_uv adapter;                /* brings steps back to the loop */
     bool adapter_open;
     struct mw_pipeline *pipeline;
     struct mw_http *http;

@@ -39,8 +39,8 @@
 
 #include "clang_bridge.h"
 #include "sandbox.h"
-#include "text_pages.h"
 #include "worker_wire.h"
+#include "zygote_memory.h"
 
 #define CHILDREN_MAX       1024u
 #define STACK_BYTES        (UINT64_C(64) << 20)
@@ -206,13 +206,13 @@ static int zygote_begin(struct zygote *zygote, pid_t host)
     /* Workers inherit what clang is told here: that it need start no thread for want of stack.
      * Where the stack cannot be had, deep sources end their worker a little earlier. */
     (void)mw_guard_enter();
-    mw_text_pages_forget();
+    mw_zygote_memory_begin();
     preamble_prepare(zygote);
     warm_up(zygote, &warm_c);
     for (size_t i = 0; i < sizeof(warm_zygote) / sizeof(warm_zygote[0]); i++)
         warm_up(zygote, &warm_zygote[i]);
     driver_warm_up(zygote);
-    mw_text_pages_enlarge();
+    mw_zygote_memory_settle();
     (void)snprintf(hello.identity, sizeof(hello.identity), "%s",
                    mw_toolchain_identity(zygote->toolchain));
     return mw_message_send(MW_WIRE_CONTROL_FD, &hello, NULL, 0) ? MW_WORKER_EXIT_START : 0;

@@ -1,10 +1,10 @@
-#include "text_pages.h"
+#include "zygote_memory.h"
 
 #include <fcntl.h>
 #include <link.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -13,6 +13,8 @@
 #define HUGE_BYTES     ((uintptr_t)2 << 20) /* of x86-64, and of arm64 with pages of 4 KiB */
 #define PAGES_MAX      512u                 /* in one huge page */
 #define USED_PAGES_MIN 32u                  /* two faults: the kernel maps 16 pages around each */
+#define LARGE_BYTES    (32 << 20)           /* the most that glibc allows */
+#define PLUG_BYTES_MAX 65536u               /* what is larger is few, and may stay free */
 #define THP_ENABLED    "/sys/kernel/mm/transparent_hugepage/enabled"
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* since Linux 6.1 */
@@ -33,38 +35,53 @@ static const struct part {
     {PT_GNU_RELRO, 0, PROT_READ, false},
 };
 
-static void each_part(void (*visit)(const struct part *part, uintptr_t begin, uintptr_t end));
-static int library_visit(struct dl_phdr_info *info, size_t bytes, void *visit);
-static void part_forget(const struct part *part, uintptr_t begin, uintptr_t end);
-static void part_enlarge(const struct part *part, uintptr_t begin, uintptr_t end);
+typedef void part_visitor(const struct part *part, uintptr_t begin, uintptr_t end);
+struct visit {
+    part_visitor *part;
+};
+
+static void each_part(part_visitor *visit);
+static int library_visit(struct dl_phdr_info *info, size_t bytes, void *user);
+static part_visitor part_forget, part_enlarge;
 static bool run_move(uintptr_t begin, size_t bytes, int protection);
 static unsigned pages_used(uintptr_t begin, bool *has_own);
 static bool has_huge_pages(void);
+static void holes_fill(uintptr_t top);
+static void top_align(uintptr_t top);
+static uintptr_t heap_top(void);
 
-void mw_text_pages_forget(void)
+/* A worker's large blocks come from its heap, which grows by huge pages, and stay there: no pages
+ * are had, given back and had again. */
+void mw_zygote_memory_begin(void)
 {
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BYTES);
     if (has_huge_pages())
         each_part(part_forget);
 }
 
-void mw_text_pages_enlarge(void)
+void mw_zygote_memory_settle(void)
 {
     if (has_huge_pages())
         each_part(part_enlarge);
+    (void)malloc_trim(0);
+    holes_fill(heap_top());
+    top_align(heap_top());
 }
 
-static void each_part(void (*visit)(const struct part *part, uintptr_t begin, uintptr_t end))
+/* ---- code ---- */
+
+static void each_part(part_visitor *visit)
 {
-    (void)dl_iterate_phdr(library_visit, &visit);
+    (void)dl_iterate_phdr(library_visit, &(struct visit){visit});
 }
 
 /* Visit the whole huge pages of what fits. */
 static int library_visit(struct dl_phdr_info *info, size_t bytes, void *user)
 {
-    void (*visit)(const struct part *, uintptr_t, uintptr_t);
+    const struct visit *visit = user;
 
     (void)bytes;
-    memcpy(&visit, user, sizeof(visit));
     if (!strstr(info->dlpi_name, "libLLVM") && !strstr(info->dlpi_name, "libclang"))
         return 0;
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
@@ -76,12 +93,13 @@ static int library_visit(struct dl_phdr_info *info, size_t bytes, void *user)
         for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++)
             if (header->p_type == parts[k].type && !(header->p_flags & parts[k].not_flags) &&
                 begin < end)
-                visit(&parts[k], begin, end);
+                visit->part(&parts[k], begin, end);
     }
     return 0;
 }
 
-/* Pages that somebody wrote to, a debugger or a linker, would be lost. */
+/* Take back which pages were used until now: the dynamic linker reads many that nobody needs again.
+ * Pages that somebody wrote to, a debugger or that linker, would be lost. */
 static void part_forget(const struct part *part, uintptr_t begin, uintptr_t end)
 {
     for (uintptr_t at = begin; part->is_forgotten && at < end; at += HUGE_BYTES) {
@@ -169,4 +187,42 @@ static bool has_huge_pages(void)
         text[0] = '\0';
     close(enabled);
     return text[0] && !strstr(text, "[never]") && prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0;
+}
+
+/* ---- heap ---- */
+
+/* Allocate from what was freed until a size is only to be had at the top. The blocks are kept. */
+static void holes_fill(uintptr_t top)
+{
+    for (size_t bytes = PLUG_BYTES_MAX; bytes >= 16;
+         bytes = bytes > 1024 ? bytes / 2 : bytes - 16) {
+        void *block;
+
+        do
+            block = malloc(bytes);
+        while (block && (uintptr_t)block < top);
+        free(block); /* this one is of the top: no hole was large enough */
+    }
+}
+
+/* Let the heap end just before a huge page begins, of which nothing was touched yet. What is left
+ * before it holds the allocator's own note of where the top is: that would touch the page. */
+static void top_align(uintptr_t top)
+{
+    const uintptr_t note_bytes = 2048, least_bytes = 8192;
+    const uintptr_t end = ((top + least_bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1)) - note_bytes;
+    static void *volatile filling; /* so that no compiler takes this for nothing */
+
+    if (top > 0)
+        filling = malloc(end - top - sizeof(size_t) * 2);
+    (void)filling;
+}
+
+/* Where the part of the heap begins that was not handed out; 0 with an allocator of a sanitizer's.
+ */
+static uintptr_t heap_top(void)
+{
+    size_t left_bytes = mallinfo2().keepcost;
+
+    return left_bytes > 0 ? (uintptr_t)sbrk(0) - left_bytes : 0;
 }

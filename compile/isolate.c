@@ -795,4 +795,6 @@ static void usage_look(struct call *call)
     if (status)
         (void)fclose(status);
     call->usage->memory_peak_bytes = (uint64_t)peak_kib * 1024;
+    if (call->usage->memory_peak_bytes > call->worker->shared_bytes)
+        call->usage->memory_peak_bytes -= call->worker->shared_bytes;
 }

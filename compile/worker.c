@@ -88,6 +88,7 @@ struct zygote {
     unsigned guards;
     struct mw_toolchain *toolchain;
     struct mw_compile_result warm_made; /* the preamble of WARM_HEADERS, from its own compile */
+    uint64_t shared_bytes;              /* of memory, the code that workers share with it */
     int host;                           /* pidfd */
     int signals;                        /* signalfd of SIGCHLD */
     struct child children[CHILDREN_MAX];
@@ -212,7 +213,7 @@ static int zygote_begin(struct zygote *zygote, pid_t host)
     for (size_t i = 0; i < sizeof(warm_zygote) / sizeof(warm_zygote[0]); i++)
         warm_up(zygote, &warm_zygote[i]);
     driver_warm_up(zygote);
-    mw_zygote_memory_settle();
+    zygote->shared_bytes = mw_zygote_memory_settle();
     (void)snprintf(hello.identity, sizeof(hello.identity), "%s",
                    mw_toolchain_identity(zygote->toolchain));
     return mw_message_send(MW_WIRE_CONTROL_FD, &hello, NULL, 0) ? MW_WORKER_EXIT_START : 0;
@@ -331,6 +332,8 @@ static void children_reap(struct zygote *zygote)
             i++;
         if (i == zygote->child_count)
             continue;
+        if (report.memory_peak_bytes > zygote->shared_bytes)
+            report.memory_peak_bytes -= zygote->shared_bytes;
         /* An empty pipe has room; and when nobody wants to know, that is fine. */
         if (write(zygote->children[i].report, &report, sizeof(report)) < 0)
             (void)0;
@@ -393,10 +396,12 @@ struct own_files {
     int clear_refs;
 };
 
-static int ready_tell(struct own_files *own)
+static int ready_tell(const struct zygote *zygote, struct own_files *own)
 {
-    struct mw_message message = {
-        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_READY, .number = data_bytes_read(own->statm)};
+    struct mw_message message = {.magic = MW_WIRE_MAGIC,
+                                 .kind = MW_MESSAGE_READY,
+                                 .number = data_bytes_read(own->statm),
+                                 .shared_bytes = zygote->shared_bytes};
     int rc = mw_message_send(MW_WIRE_CONTROL_FD, &message, &own->clear_refs, own->clear_refs >= 0);
 
     if (own->clear_refs >= 0)
@@ -412,7 +417,7 @@ static void warm_up_and_tell(const struct zygote *zygote, int warm_ms, struct ow
     struct mw_message warming = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_WARMING};
 
     if (warm_ms > 0) {
-        if (ready_tell(own))
+        if (ready_tell(zygote, own))
             _exit(MW_WORKER_EXIT_DONE);
         if (poll(&(struct pollfd){.fd = MW_WIRE_CONTROL_FD, .events = POLLIN}, 1, warm_ms) != 0)
             return;
@@ -420,7 +425,7 @@ static void warm_up_and_tell(const struct zygote *zygote, int warm_ms, struct ow
             _exit(MW_WORKER_EXIT_DONE);
     }
     warm_up(zygote, &warm_c);
-    if (ready_tell(own))
+    if (ready_tell(zygote, own))
         _exit(MW_WORKER_EXIT_DONE);
 }
 

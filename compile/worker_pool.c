@@ -580,8 +580,10 @@ static int worker_listen(const struct mw_worker_pool *pool, struct mw_worker *wo
         if (message.kind != MW_MESSAGE_READY && message.kind != MW_MESSAGE_WARMING)
             return -ESRCH;
         worker->is_ready = message.kind == MW_MESSAGE_READY;
-        if (worker->is_ready)
+        if (worker->is_ready) {
             worker->data_bytes = message.number;
+            worker->shared_bytes = message.shared_bytes;
+        }
     }
     return got == -EAGAIN ? 0 : -ESRCH;
 }

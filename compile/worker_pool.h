@@ -27,9 +27,10 @@ struct mw_worker {
     int report; /* how it ended, told by the zygote */
     int pidfd;
     bool is_ready;
-    int clear_refs;      /* of its memory; -1: there is none, or it is used once */
-    uint64_t data_bytes; /* of RLIMIT_DATA, when it began to wait; 0: not to be told */
-    unsigned requests;   /* handed to it */
+    int clear_refs;        /* of its memory; -1: there is none, or it is used once */
+    uint64_t data_bytes;   /* of RLIMIT_DATA, when it began to wait; 0: not to be told */
+    uint64_t shared_bytes; /* of its memory, the code that all workers share */
+    unsigned requests;     /* handed to it */
 };
 
 struct mw_worker_pool_options {

@@ -13,7 +13,6 @@
 #define HUGE_BYTES     ((uintptr_t)2 << 20) /* of x86-64, and of arm64 with pages of 4 KiB */
 #define PAGES_MAX      512u                 /* in one huge page */
 #define USED_PAGES_MIN 32u                  /* two faults: the kernel maps 16 pages around each */
-#define LARGE_BYTES    (32 << 20)           /* the most that glibc allows */
 #define PLUG_BYTES_MAX 65536u               /* what is larger is few, and may stay free */
 #define THP_ENABLED    "/sys/kernel/mm/transparent_hugepage/enabled"
 #ifndef MADV_COLLAPSE
@@ -24,23 +23,22 @@
 #define PAGE_PRESENT (UINT64_C(1) << 63)
 #define PAGE_OF_FILE (UINT64_C(1) << 61)
 
-/* What of a library is never written to once it is loaded: code with constants, and pointers that
- * were made right at the start. */
-static const struct part {
-    uint32_t type, not_flags;
+/* Whole huge pages of what of a library is never written to once it is loaded: code with constants,
+ * or pointers that were made right at the start. */
+struct part {
+    uintptr_t begin, end;
     int protection;
-    bool is_forgotten; /* its pages can be had again from the file */
-} parts[] = {
-    {PT_LOAD, PF_W, PROT_READ | PROT_EXEC, true},
-    {PT_GNU_RELRO, 0, PROT_READ, false},
+    bool is_of_file; /* its pages can be had again from there */
 };
 
-typedef void part_visitor(const struct part *part, uintptr_t begin, uintptr_t end);
+/* Returns the bytes that it moved. */
+typedef size_t part_visitor(const struct part *part);
 struct visit {
     part_visitor *part;
+    size_t moved_bytes; /* by all of them */
 };
 
-static void each_part(part_visitor *visit);
+static size_t each_part(part_visitor *part);
 static int library_visit(struct dl_phdr_info *info, size_t bytes, void *user);
 static part_visitor part_forget, part_enlarge;
 static bool run_move(uintptr_t begin, size_t bytes, int protection);
@@ -50,36 +48,36 @@ static void holes_fill(uintptr_t top);
 static void top_align(uintptr_t top);
 static uintptr_t heap_top(void);
 
-/* A worker's large blocks come from its heap, which grows by huge pages, and stay there: no pages
- * are had, given back and had again. */
 void mw_zygote_memory_begin(void)
 {
-    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
-    (void)mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BYTES);
     if (has_huge_pages())
-        each_part(part_forget);
+        (void)each_part(part_forget);
 }
 
-void mw_zygote_memory_settle(void)
+size_t mw_zygote_memory_settle(void)
 {
-    if (has_huge_pages())
-        each_part(part_enlarge);
+    size_t moved_bytes = has_huge_pages() ? each_part(part_enlarge) : 0;
+
     (void)malloc_trim(0);
     holes_fill(heap_top());
     top_align(heap_top());
+    return moved_bytes;
 }
 
 /* ---- code ---- */
 
-static void each_part(part_visitor *visit)
+static size_t each_part(part_visitor *part)
 {
-    (void)dl_iterate_phdr(library_visit, &(struct visit){visit});
+    struct visit visit = {.part = part};
+
+    (void)dl_iterate_phdr(library_visit, &visit);
+    return visit.moved_bytes;
 }
 
 /* Visit the whole huge pages of what fits. */
 static int library_visit(struct dl_phdr_info *info, size_t bytes, void *user)
 {
-    const struct visit *visit = user;
+    struct visit *visit = user;
 
     (void)bytes;
     if (!strstr(info->dlpi_name, "libLLVM") && !strstr(info->dlpi_name, "libclang"))
@@ -87,43 +85,47 @@ static int library_visit(struct dl_phdr_info *info, size_t bytes, void *user)
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
         uintptr_t begin = info->dlpi_addr + header->p_vaddr, end = begin + header->p_memsz;
+        const struct part part = {
+            .begin = (begin + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1),
+            .end = end & ~(HUGE_BYTES - 1),
+            .protection = PROT_READ | (header->p_flags & PF_X ? PROT_EXEC : 0),
+            .is_of_file = header->p_type == PT_LOAD,
+        };
 
-        begin = (begin + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
-        end &= ~(HUGE_BYTES - 1);
-        for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++)
-            if (header->p_type == parts[k].type && !(header->p_flags & parts[k].not_flags) &&
-                begin < end)
-                visit->part(&parts[k], begin, end);
+        if (part.begin < part.end && (header->p_type == PT_GNU_RELRO ||
+                                      (header->p_type == PT_LOAD && !(header->p_flags & PF_W))))
+            visit->moved_bytes += visit->part(&part);
     }
     return 0;
 }
 
 /* Take back which pages were used until now: the dynamic linker reads many that nobody needs again.
  * Pages that somebody wrote to, a debugger or that linker, would be lost. */
-static void part_forget(const struct part *part, uintptr_t begin, uintptr_t end)
+static size_t part_forget(const struct part *part)
 {
-    for (uintptr_t at = begin; part->is_forgotten && at < end; at += HUGE_BYTES) {
+    for (uintptr_t at = part->begin; part->is_of_file && at < part->end; at += HUGE_BYTES) {
         bool has_own;
 
         if (pages_used(at, &has_own) > 0 && !has_own)
             (void)madvise((void *)at, HUGE_BYTES, MADV_DONTNEED);
     }
+    return 0;
 }
 
 /* Neighbours move together: each mapping costs every fork something. */
-static void part_enlarge(const struct part *part, uintptr_t begin, uintptr_t end)
+static size_t part_enlarge(const struct part *part)
 {
+    size_t moved_bytes = 0;
     bool has_own;
 
-    while (begin < end) {
-        uintptr_t run = begin;
-
-        while (run < end && pages_used(run, &has_own) >= USED_PAGES_MIN)
-            run += HUGE_BYTES;
-        if (run > begin && !run_move(begin, run - begin, part->protection))
-            return;
-        begin = run + HUGE_BYTES;
+    for (uintptr_t begin = part->begin, end; begin < part->end; begin = end + HUGE_BYTES) {
+        end = begin;
+        while (end < part->end && pages_used(end, &has_own) >= USED_PAGES_MIN)
+            end += HUGE_BYTES;
+        if (end > begin && run_move(begin, end - begin, part->protection))
+            moved_bytes += end - begin;
     }
+    return moved_bytes;
 }
 
 /* Put a copy on huge pages in the place of what is there. */

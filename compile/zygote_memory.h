@@ -15,11 +15,14 @@
 #ifndef MW_COMPILE_ZYGOTE_MEMORY_H
 #define MW_COMPILE_ZYGOTE_MEMORY_H
 
+#include <stddef.h>
+
 /* Before the zygote compiles what its workers will need. */
 void mw_zygote_memory_begin(void);
 
 /* After it has, and before the first fork: settle code and heap. Where the system has no huge
- * pages, or does not allow to copy code, that stays as it is. */
-void mw_zygote_memory_settle(void);
+ * pages, or does not allow to copy code, that stays as it is. Returns the bytes of code that were
+ * moved, which every worker has as resident memory from its start. */
+size_t mw_zygote_memory_settle(void);
 
 #endif

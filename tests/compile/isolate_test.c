@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -631,6 +633,54 @@ static void waiting_worker_warms_up(void **state)
     mw_isolate_free(own.isolate);
 }
 
+/* Whether this system gives huge pages to who asks, as the zygote does. */
+static bool has_huge_pages(void)
+{
+    const size_t bytes = 4u << 20;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool has = memory != MAP_FAILED && madvise(memory, bytes, MADV_HUGEPAGE) == 0;
+
+    if (has) {
+        unsigned long before = world_huge_kib(getpid());
+
+        memset(memory, 1, bytes);
+        has = world_huge_kib(getpid()) > before;
+    }
+    (void)munmap(memory, bytes);
+    return has;
+}
+
+/* Breaks when workers run the compiler from small pages where there are huge ones, or from huge
+ * ones where nobody wants them: then the same compiles, on small ones. */
+static void zygote_uses_huge_pages_where_wanted(void **state)
+{
+    const struct world *world = *state;
+    pid_t others = world_children(getpid()).pids[0];
+
+    if (SANITIZED || !has_huge_pages())
+        skip();
+    for (int unwanted = 0; unwanted < 2; unwanted++) {
+        struct world own = {.toolchain = world->toolchain};
+        struct mw_isolate_options options = world_options(world);
+        struct world_processes zygotes;
+        unsigned long code_kib;
+        char why[256] = "";
+
+        assert_int_equal(prctl(PR_SET_THP_DISABLE, unwanted, 0, 0, 0), 0);
+        assert_int_equal(mw_isolate_new(&own.isolate, &options, why, sizeof(why)), 0);
+        assert_int_equal(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
+        zygotes = world_children(getpid());
+        assert_int_equal(zygotes.count, 2);
+        code_kib = world_huge_kib(zygotes.pids[zygotes.pids[0] == others]);
+        if (unwanted)
+            assert_int_equal(code_kib, 0);
+        else
+            assert_true(code_kib > 32u << 10);
+        world_check_compiles(&own, &world_cxx);
+        mw_isolate_free(own.isolate);
+    }
+}
+
 /* Breaks when a host is not told why isolation does not start. */
 static void start_without_a_worker_says_why(void **state)
 {
@@ -688,6 +738,7 @@ int main(void)
         cmocka_unit_test(persistent_worker_is_used_again_until_its_bound),
         cmocka_unit_test(persistent_worker_peaks_anew),
         cmocka_unit_test(waiting_worker_warms_up),
+        cmocka_unit_test(zygote_uses_huge_pages_where_wanted),
         cmocka_unit_test(start_without_a_worker_says_why),
         cmocka_unit_test(read_disk_is_refused),
     };

@@ -282,6 +282,21 @@ unsigned long world_faults(pid_t pid)
     return stat_read(pid, &line) ? line.faults : 0;
 }
 
+unsigned long world_huge_kib(pid_t pid)
+{
+    unsigned long kib = 0;
+    char path[64], line[256];
+    FILE *rollup;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/smaps_rollup", (long)pid);
+    rollup = fopen(path, "re");
+    assert_non_null(rollup);
+    while (fgets(line, sizeof(line), rollup) && sscanf(line, "AnonHugePages: %lu kB", &kib) != 1)
+        ;
+    (void)fclose(rollup);
+    return kib;
+}
+
 void world_cpu_await(pid_t pid, unsigned ms)
 {
     unsigned long wanted = 0;

@@ -72,6 +72,9 @@ pid_t world_worker_await(pid_t zygote, const char *name);
 /* The pages that a process has touched for the first time, ever. 0 when it is gone. */
 unsigned long world_faults(pid_t pid);
 
+/* KiB of its memory that are on huge pages. */
+unsigned long world_huge_kib(pid_t pid);
+
 /* Wait until `pid` has used CPU for `ms`; until it runs no more (reaped or not). */
 void world_cpu_await(pid_t pid, unsigned ms);
 bool world_gone_await(pid_t pid);

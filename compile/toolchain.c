@@ -1,11 +1,14 @@
 /* Theory of the stamp. A walk hashes what it finds and leaves behind it (a) an inotify watch on
- * each directory and (b) a list of places that such a watch does not cover. As long as no event
- * came and no place on the list moved, the hash is what a walk would find now.
+ * each directory, (b) watches on the trail of each path that such a watch does not cover: the
+ * directories themselves, and symbolic links; trail.c says how, and (c) a list of places, the paths
+ * that have no trail: dangling links, mostly. As long as nothing was mounted, no event came and no
+ * place on the list moved, the hash is what a walk would find now. One poll tells; only places cost
+ * a stat each.
  *
- * 1. A directory is watched before it is read, and a place is noted before it is followed: a
- *    change during the walk is either found by the walk or by the next look.
- * 2. When a watch cannot be had, or a change came during the walk, the stamp is not kept and the
- *    next call walks again. */
+ * 1. A directory is watched before it is read, and a path is watched or noted before it is
+ *    followed: a change during the walk is either found by the walk or by the next look.
+ * 2. When a directory's watch cannot be had, or a change came during the walk, the stamp is not
+ *    kept and the next call walks again. What else cannot be watched becomes a place. */
 #include <millwright/toolchain.h>
 
 #include <assert.h>
@@ -15,6 +18,7 @@
 #include <limits.h>
 #include <link.h>
 #include <openssl/evp.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +32,7 @@
 
 #include "clang_bridge.h"
 #include "toolchain_internal.h"
+#include "trail.h"
 
 #define DIRS_MAX         96u
 #define PACKAGE_DIRS_MAX 64u /* of those, for packages and other machines */
@@ -54,7 +59,8 @@ struct mw_toolchain {
     bool covered;         /* every watch of the last walk could be had */
     uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
     uint64_t walks;
-    int inotify; /* -1: none */
+    int inotify; /* of directories and what they hold; -1: none */
+    struct mw_trails trails;
     struct place *places;
     size_t place_count, place_capacity;
 };
@@ -75,6 +81,8 @@ static int visit(struct mw_toolchain *toolchain, EVP_MD_CTX *hash, FTS *fts, FTS
     MW_REQUIRES(toolchain->lock);
 static int hash_entry(EVP_MD_CTX *hash, const FTSENT *entry);
 static int watch(struct mw_toolchain *toolchain, const char *path) MW_REQUIRES(toolchain->lock);
+static int place_watch(struct mw_toolchain *toolchain, const char *path)
+    MW_REQUIRES(toolchain->lock);
 static int place_note(struct mw_toolchain *toolchain, const char *path)
     MW_REQUIRES(toolchain->lock);
 static bool place_moved(const struct place *place);
@@ -141,6 +149,7 @@ int mw_toolchain_new_of(struct mw_toolchain **out, const char *identity, const c
     }
     mw_mutex_lock(&toolchain->lock);
     toolchain->inotify = -1;
+    toolchain->trails = (struct mw_trails){.events = -1, .mounts = -1};
     mw_mutex_unlock(&toolchain->lock);
     toolchain->identity = strdup(identity);
     toolchain->version = strdup("");
@@ -223,6 +232,16 @@ uint64_t mw_toolchain_walks(struct mw_toolchain *toolchain)
     walks = toolchain->walks;
     mw_mutex_unlock(&toolchain->lock);
     return walks;
+}
+
+size_t mw_toolchain_places(struct mw_toolchain *toolchain)
+{
+    size_t count;
+
+    mw_mutex_lock(&toolchain->lock);
+    count = toolchain->place_count;
+    mw_mutex_unlock(&toolchain->lock);
+    return count;
 }
 
 /* The compiler's own headers, which must be there, and the system's, as far as they are. */
@@ -379,13 +398,16 @@ static int library_describe(struct dl_phdr_info *info, size_t bytes, void *text)
     return 0;
 }
 
-/* Whether anything changed since the last walk. One read is enough: a walk that follows starts
- * with a new queue, and what it misses in this one it finds on the disk. */
+/* Whether anything changed since the last walk. Events are not read: a walk that follows starts
+ * with new queues, and what they would have told it finds on the disk. */
 static bool moved(struct mw_toolchain *toolchain)
 {
-    _Alignas(struct inotify_event) char events[4096];
+    struct pollfd queues[] = {{.fd = toolchain->inotify, .events = POLLIN},
+                              {.fd = toolchain->trails.mounts, .events = POLLPRI},
+                              {.fd = toolchain->trails.events, .events = POLLIN}};
 
-    if (read(toolchain->inotify, events, sizeof events) >= 0 || errno != EAGAIN)
+    if (poll(queues, sizeof queues / sizeof queues[0], 0) < 0 || queues[0].revents != 0 ||
+        queues[1].revents != 0 || (queues[2].revents != 0 && mw_trails_moved(&toolchain->trails)))
         return true;
     for (size_t i = 0; i < toolchain->place_count; i++) {
         if (place_moved(&toolchain->places[i]))
@@ -403,6 +425,7 @@ static int walk(struct mw_toolchain *toolchain)
     toolchain->walks++;
     toolchain->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     toolchain->covered = toolchain->inotify >= 0;
+    mw_trails_open(&toolchain->trails);
     if (!hash || EVP_DigestInit_ex(hash, EVP_sha256(), NULL) != 1)
         error = -ENOMEM;
     if (error == 0)
@@ -422,7 +445,7 @@ static int walk_dirs(struct mw_toolchain *toolchain, EVP_MD_CTX *hash)
     size_t visited = 0;
 
     for (size_t i = 0; error == 0 && i < toolchain->dir_count; i++)
-        error = place_note(toolchain, toolchain->dirs[i]);
+        error = place_watch(toolchain, toolchain->dirs[i]);
     if (error < 0 || toolchain->dir_count == 0)
         return error;
     /* Physical, links followed one by one in visit(): so they are known to be links. */
@@ -452,7 +475,7 @@ static int visit(struct mw_toolchain *toolchain, EVP_MD_CTX *hash, FTS *fts, FTS
         error = watch(toolchain, entry->fts_path);
         break;
     case FTS_SL:
-        error = place_note(toolchain, entry->fts_path);
+        error = place_watch(toolchain, entry->fts_path);
         (void)fts_set(fts, entry, FTS_FOLLOW); /* comes again as what it leads to */
         break;
     case FTS_F:
@@ -501,6 +524,14 @@ static int watch(struct mw_toolchain *toolchain, const char *path)
     return 0;
 }
 
+/* Where `path` leads, links followed. */
+static int place_watch(struct mw_toolchain *toolchain, const char *path)
+{
+    return mw_trails_follow(&toolchain->trails, path, toolchain->inotify, WATCHED)
+               ? 0
+               : place_note(toolchain, path);
+}
+
 static int place_note(struct mw_toolchain *toolchain, const char *path)
 {
     struct place *place;
@@ -546,6 +577,7 @@ static void forget(struct mw_toolchain *toolchain)
     if (toolchain->inotify >= 0)
         (void)close(toolchain->inotify);
     toolchain->inotify = -1;
+    mw_trails_close(&toolchain->trails);
     for (size_t i = 0; i < toolchain->place_count; i++)
         free(toolchain->places[i].path);
     toolchain->place_count = 0;

@@ -19,4 +19,7 @@ int mw_toolchain_dirs_below(struct mw_toolchain *toolchain, const char *folder, 
 /* How often the directories were walked, in all. */
 uint64_t mw_toolchain_walks(struct mw_toolchain *toolchain);
 
+/* How many paths each look has to stat, because no watch covers them. */
+size_t mw_toolchain_places(struct mw_toolchain *toolchain);
+
 #endif

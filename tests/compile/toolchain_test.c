@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -9,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -22,6 +25,8 @@
 #define STAMPERS      4
 #define STAMPS_EACH   200
 #define DEEP_LEVELS   40
+#define LINKS         200
+#define NO_NAMESPACE  77    /* what a child ends with when it may not have one of its own */
 #define QUEUE_OVERRUN 20000 /* more than the kernel's queue of events (16384) holds */
 
 /* Two watched directories, "a" and "p/b", beside one that is not, "elsewhere". */
@@ -45,6 +50,11 @@ static int fixture_make(void **state)
     folder_symlink(&fixture->folder, "target.h", "elsewhere/hop.h");
     folder_mkdir(&fixture->folder, "elsewhere/dir");
     folder_write(&fixture->folder, "elsewhere/dir/in.h", "int in;");
+    folder_mkdir(&fixture->folder, "elsewhere/empty");
+    folder_mkdir(&fixture->folder, "elsewhere/way");
+    folder_mkdir(&fixture->folder, "elsewhere/way/on");
+    folder_write(&fixture->folder, "elsewhere/way/on/target.h", "int on;");
+    folder_write(&fixture->folder, "elsewhere/way/back.h", "int back;");
     folder_mkdir(&fixture->folder, "a");
     folder_mkdir(&fixture->folder, "a/sub");
     folder_write(&fixture->folder, "a/one.h", "int one;");
@@ -52,6 +62,10 @@ static int fixture_make(void **state)
     folder_symlink(&fixture->folder, "../elsewhere/hop.h", "a/link.h");
     folder_symlink(&fixture->folder, "../elsewhere/dir", "a/dirlink");
     folder_symlink(&fixture->folder, "nowhere", "a/dangling.h");
+    folder_symlink(&fixture->folder, "../elsewhere/none/x.h", "a/far.h");
+    folder_symlink(&fixture->folder, "../elsewhere/empty", "a/emptylink");
+    folder_symlink(&fixture->folder, "../elsewhere/way/on/target.h", "a/on.h");
+    folder_symlink(&fixture->folder, "../elsewhere/way/on/../back.h", "a/back.h");
     folder_symlink(&fixture->folder, "..", "a/sub/cycle");
     folder_mkdir(&fixture->folder, "p");
     folder_mkdir(&fixture->folder, "p/b");
@@ -215,6 +229,102 @@ static void link_retarget_midway(const struct folder *folder)
     folder_rename(folder, "elsewhere/hop.new", "elsewhere/hop.h");
 }
 
+static void link_target_touch(const struct folder *folder)
+{
+    char *path = folder_path(folder, "elsewhere/target.h");
+
+    assert_int_equal(utimensat(AT_FDCWD, path, NULL, 0), 0);
+    free(path);
+}
+
+static void link_target_replace_by_rename(const struct folder *folder)
+{
+    folder_rename(folder, "elsewhere/other.h", "elsewhere/target.h");
+}
+
+static void link_target_remove(const struct folder *folder)
+{
+    folder_unlink(folder, "elsewhere/target.h");
+}
+
+static void link_target_get_another_name(const struct folder *folder)
+{
+    char *target = folder_path(folder, "elsewhere/target.h");
+    char *name = folder_path(folder, "elsewhere/name.h");
+
+    assert_int_equal(link(target, name), 0);
+    folder_write(folder, "elsewhere/name.h", "int through_the_other_name;");
+    free(target);
+    free(name);
+}
+
+static void link_make_anew_midway(const struct folder *folder)
+{
+    folder_unlink(folder, "elsewhere/hop.h");
+    folder_symlink(folder, "other.h", "elsewhere/hop.h");
+}
+
+static void link_rename_away_midway(const struct folder *folder)
+{
+    folder_rename(folder, "elsewhere/hop.h", "elsewhere/hop.old");
+    folder_symlink(folder, "other.h", "elsewhere/hop.h");
+}
+
+static void way_swap(const struct folder *folder)
+{
+    folder_rename(folder, "elsewhere/way/on", "elsewhere/way/was");
+    folder_mkdir(folder, "elsewhere/way/on");
+    folder_write(folder, "elsewhere/way/on/target.h", "int other;");
+}
+
+static void way_exchange(const struct folder *folder)
+{
+    char *on = folder_path(folder, "elsewhere/way/on");
+    char *dir = folder_path(folder, "elsewhere/dir");
+
+    assert_int_equal(renameat2(AT_FDCWD, on, AT_FDCWD, dir, RENAME_EXCHANGE), 0);
+    free(on);
+    free(dir);
+}
+
+/* The way back from "on" leads elsewhere, though nothing on its own way does. */
+static void way_back_change(const struct folder *folder)
+{
+    folder_mkdir(folder, "elsewhere/other");
+    folder_mkdir(folder, "elsewhere/other/on");
+    folder_write(folder, "elsewhere/other/back.h", "int another;");
+    folder_write(folder, "elsewhere/other/on/target.h", "int on;");
+    folder_rename(folder, "elsewhere/way/on", "elsewhere/on");
+    folder_symlink(folder, "../other/on", "elsewhere/way/on");
+}
+
+static void way_close(const struct folder *folder)
+{
+    folder_unlink(folder, "elsewhere/way/back.h");
+    folder_unlink(folder, "elsewhere/way/on/target.h");
+    folder_unlink(folder, "elsewhere/way/on");
+}
+
+static void link_far_undangle(const struct folder *folder)
+{
+    folder_mkdir(folder, "elsewhere/none");
+    folder_write(folder, "elsewhere/none/x.h", "int x;");
+}
+
+/* The kernel tells of the end of a directory only when nobody has it open any more. */
+static void empty_directory_replace_while_open(const struct folder *folder)
+{
+    char *path = folder_path(folder, "elsewhere/empty");
+    int held = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    assert_true(held >= 0);
+    folder_unlink(folder, "elsewhere/empty");
+    folder_mkdir(folder, "elsewhere/empty");
+    folder_write(folder, "elsewhere/empty/x.h", "int x;");
+    /* Stays open: to close it would tell. Ends with the process. */
+    free(path);
+}
+
 static void link_directory_add(const struct folder *folder)
 {
     folder_write(folder, "elsewhere/dir/more.h", "");
@@ -277,6 +387,19 @@ static const struct {
     {"a watched directory goes", root_remove},
     {"the target of a link changes", link_target_change},
     {"a link in the middle leads elsewhere", link_retarget_midway},
+    {"a link in the middle is made anew", link_make_anew_midway},
+    {"a link in the middle gives way to another", link_rename_away_midway},
+    {"the target of a link is touched", link_target_touch},
+    {"the target of a link is replaced by rename", link_target_replace_by_rename},
+    {"the target of a link goes", link_target_remove},
+    {"the target of a link is changed by another name", link_target_get_another_name},
+    {"a directory on the way of a link gives way to another", way_swap},
+    {"a directory on the way of a link changes places", way_exchange},
+    {"a directory on the way of a link is left by another", way_back_change},
+    {"a directory on the way of a link goes", way_close},
+    {"a link finds its target where nothing was watched", link_far_undangle},
+    {"the empty directory behind a link is replaced, and was open",
+     empty_directory_replace_while_open},
     {"a header comes behind a link", link_directory_add},
     {"the directory behind a link is replaced", link_directory_replace},
     {"a dangling link finds its target", link_undangle},
@@ -290,6 +413,7 @@ static const struct {
 static void a_stamp_when_nothing_changed_is_equal_and_walks_not(void **state)
 {
     struct fixture *fixture = *state;
+    char *unrelated;
     FILE *file;
 
     for (int i = 0; i < 3; i++) {
@@ -301,8 +425,54 @@ static void a_stamp_when_nothing_changed_is_equal_and_walks_not(void **state)
     (void)fgetc(file);
     (void)fclose(file);
     folder_write(&fixture->folder, "elsewhere/unrelated.h", "");
+    unrelated = folder_path(&fixture->folder, "elsewhere/unrelated.h");
+    assert_int_equal(chmod(unrelated, 0600), 0);
+    free(unrelated);
+    folder_rename(&fixture->folder, "elsewhere/unrelated.h", "elsewhere/way/unrelated.h");
+    folder_unlink(&fixture->folder, "elsewhere/way/unrelated.h");
     assert_false(stamp_moved(fixture));
     walks_expect(fixture, 0);
+}
+
+/* Broken by a look that costs a system call for each link; by one that costs none for a link that
+ * nothing watches, as each_change_moves_the_stamp has it. */
+static void links_are_watched_and_not_looked_at(void **state)
+{
+    struct fixture *fixture = *state;
+    size_t places = mw_toolchain_places(fixture->toolchain);
+
+    assert_int_equal(places, 4); /* dangling.h, far.h, and what is empty: elsewhere/empty, p/b */
+    for (int i = 0; i < LINKS; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "a/sub/%d.h", i);
+        folder_symlink(&fixture->folder, i % 2 ? "../../elsewhere/hop.h" : "../dirlink/in.h", name);
+    }
+    assert_true(stamp_moved(fixture));
+    assert_int_equal(mw_toolchain_places(fixture->toolchain), places);
+    folder_symlink(&fixture->folder, "/nowhere/at/all", "a/sub/lost.h");
+    assert_true(stamp_moved(fixture));
+    assert_int_equal(mw_toolchain_places(fixture->toolchain), places + 1);
+    folder_symlink(&fixture->folder, "/proc/self/status", "a/sub/proc.h"); /* has no events */
+    assert_true(stamp_moved(fixture));
+    assert_int_equal(mw_toolchain_places(fixture->toolchain), places + 2);
+}
+
+/* Broken by a file that is read as one thing with a slash behind it and another without, or by
+ * links that lead on without end. */
+static void links_that_lead_nowhere_are_part_of_the_stamp(void **state)
+{
+    struct fixture *fixture = *state;
+    size_t places = mw_toolchain_places(fixture->toolchain);
+
+    folder_symlink(&fixture->folder, "one.h/", "a/slash.h");
+    folder_symlink(&fixture->folder, "one.h/x", "a/below.h");
+    folder_symlink(&fixture->folder, "loop.h", "a/loop.h");
+    folder_symlink(&fixture->folder, "sub/./..//one.h", "a/round.h");
+    assert_true(stamp_moved(fixture));
+    assert_int_equal(mw_toolchain_places(fixture->toolchain), places + 3);
+    assert_false(stamp_moved(fixture));
+    walks_expect(fixture, 1);
 }
 
 /* Broken by a change of the headers that the stamp does not see: a wrong hit. */
@@ -368,6 +538,67 @@ static void an_unreadable_directory_is_part_of_the_stamp(void **state)
     (void)stamp_moved(fixture);
     walks_expect(fixture, 1);
     free(path);
+}
+
+/* 0, or the errno of the first that may not be had. */
+static int mounts_of_ones_own(void)
+{
+    if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+        return errno;
+    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 ? 0 : errno;
+}
+
+/* A mount over a directory on a link's way, its end, one over a link's target, and one below a
+ * header directory. Ends the process. */
+static void mounts_make_and_end(void)
+{
+    static const struct {
+        const char *from, *onto;
+    } mounts[] = {{"elsewhere/other", "elsewhere/way/on"},
+                  {"elsewhere/other.h", "elsewhere/target.h"},
+                  {"elsewhere/dir", "a/sub"}};
+    struct fixture *fixture;
+
+    if (mounts_of_ones_own() != 0)
+        _exit(NO_NAMESPACE);
+    (void)fixture_make((void **)&fixture);
+    folder_mkdir(&fixture->folder, "elsewhere/other");
+    folder_write(&fixture->folder, "elsewhere/other/target.h", "int other;");
+    (void)stamp_moved(fixture);
+    for (size_t i = 0; i < sizeof mounts / sizeof mounts[0]; i++) {
+        char *from = folder_path(&fixture->folder, mounts[i].from);
+        char *onto = folder_path(&fixture->folder, mounts[i].onto);
+
+        if (mount(from, onto, NULL, MS_BIND, NULL) != 0)
+            _exit(NO_NAMESPACE);
+        if (!stamp_moved(fixture) || stamp_moved(fixture))
+            _exit(EXIT_FAILURE);
+        if (umount(onto) != 0 || !stamp_moved(fixture) || stamp_moved(fixture))
+            _exit(EXIT_FAILURE);
+        free(from);
+        free(onto);
+    }
+    (void)fixture_end((void **)&fixture);
+    _exit(EXIT_SUCCESS);
+}
+
+/* Broken by watches only: a mount changes where a path leads, and no inode has an event. */
+static void a_mount_on_the_way_of_a_link_moves_the_stamp(void **state)
+{
+    int status;
+    pid_t child = fork();
+
+    (void)state;
+    assert_true(child >= 0);
+    if (child == 0)
+        mounts_make_and_end();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NO_NAMESPACE) {
+        print_message("no mounts may be made here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), EXIT_SUCCESS);
 }
 
 static void *stamp_often(void *toolchain)
@@ -494,6 +725,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(a_stamp_when_nothing_changed_is_equal_and_walks_not),
+        WITH_FIXTURE(links_are_watched_and_not_looked_at),
+        WITH_FIXTURE(links_that_lead_nowhere_are_part_of_the_stamp),
+        cmocka_unit_test(a_mount_on_the_way_of_a_link_moves_the_stamp),
         cmocka_unit_test(each_change_moves_the_stamp),
         WITH_FIXTURE(changes_are_seen_again_and_again),
         WITH_FIXTURE(a_change_through_another_name_of_a_file_is_seen),

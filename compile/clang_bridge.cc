@@ -88,6 +88,43 @@ using clang::DiagnosticsEngine;
 using clang::SourceLocation;
 using llvm::StringRef;
 
+/* A preamble, where it lies. clang's file system in memory hashes what it is given, which here is
+ * megabytes that are read nowhere else. */
+class PreambleFile : public vfs::File
+{
+  public:
+    explicit PreambleFile(StringRef bytes) : bytes(bytes)
+    {
+    }
+
+    static vfs::Status status_of(StringRef bytes)
+    {
+        return vfs::Status(preamble_path, {UINT64_MAX, 1}, llvm::sys::TimePoint<>(), 0, 0,
+                           bytes.size(), llvm::sys::fs::file_type::regular_file,
+                           llvm::sys::fs::owner_read);
+    }
+
+    llvm::ErrorOr<vfs::Status> status() override
+    {
+        return status_of(bytes);
+    }
+
+    llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> getBuffer(const llvm::Twine &, int64_t, bool,
+                                                                 bool) override
+    {
+        return llvm::MemoryBuffer::getMemBuffer(bytes, preamble_path,
+                                                /*RequiresNullTerminator=*/false);
+    }
+
+    std::error_code close() override
+    {
+        return {};
+    }
+
+  private:
+    StringRef bytes;
+};
+
 /* What a run sees of files: the request's own, in memory, and of the disk regular files and
  * directories below the readable directories. It keeps a working directory of its own, which need
  * not exist, and remembers everything that was looked for. */
@@ -109,6 +146,8 @@ class View : public vfs::FileSystem
     llvm::ErrorOr<vfs::Status> status(const llvm::Twine &path) override
     {
         llvm::SmallString<256> place;
+        if (is_preamble(path))
+            return PreambleFile::status_of(preamble);
         bool here = locate(path, place);
         auto found = memory->status(place);
         /* The driver looks for /usr/lib before it looks for /usr/lib/gcc. */
@@ -120,6 +159,8 @@ class View : public vfs::FileSystem
 
     llvm::ErrorOr<std::unique_ptr<vfs::File>> openFileForRead(const llvm::Twine &path) override
     {
+        if (is_preamble(path))
+            return std::make_unique<PreambleFile>(preamble);
         auto found = status(path);
         if (!found)
             return found.getError();
@@ -165,6 +206,44 @@ class View : public vfs::FileSystem
         return memory->setCurrentWorkingDirectory(path);
     }
 
+    /* What a place on the disk is, links followed. */
+    struct Stamp {
+        bool there;
+        uint64_t size, device, file;
+        llvm::sys::TimePoint<> changed;
+
+        bool operator==(const Stamp &other) const
+        {
+            return there == other.there && size == other.size && device == other.device &&
+                   file == other.file && changed == other.changed;
+        }
+    };
+
+    /* `place` is absolute. A file of the run's own there is like none on the disk. */
+    Stamp look(const std::string &place) const
+    {
+        llvm::sys::fs::file_status found;
+        if (below(place, directory) && memory->exists(place))
+            return {true, UINT64_MAX, UINT64_MAX, 0, {}};
+        if (!(readable(place) || leads_to_readable(place)) || llvm::sys::fs::status(place, found))
+            return {};
+        return {true, found.getSize(), found.getUniqueID().getDevice(),
+                found.getUniqueID().getFile(), found.getLastModificationTime()};
+    }
+
+    void note(StringRef place, char what)
+    {
+        static const char order[] = "adrl"; /* the later says more */
+        char &known = lookups.try_emplace(place.str(), what).first->second;
+        if (strchr(order, what) > strchr(order, known))
+            known = what;
+    }
+
+    void add_preamble(const mw_preamble_use &use)
+    {
+        preamble = StringRef(static_cast<const char *>(use.bytes), use.count);
+    }
+
     /* A file of the run's own. */
     void add(StringRef name, std::unique_ptr<llvm::MemoryBuffer> text)
     {
@@ -191,6 +270,12 @@ class View : public vfs::FileSystem
     std::map<std::string, char> lookups;
 
   private:
+    bool is_preamble(const llvm::Twine &path) const
+    {
+        return !preamble.empty() && path.isSingleStringRef() &&
+               path.getSingleStringRef() == preamble_path;
+    }
+
     /* Give the absolute path that is opened for `path`; false when it may not be read on the disk.
      * What is checked is what is opened: without "..", that a symbolic link could turn elsewhere.
      */
@@ -208,19 +293,12 @@ class View : public vfs::FileSystem
         return llvm::any_of(dirs, [&](const std::string &dir) { return below(dir, place); });
     }
 
-    void note(StringRef place, char what)
-    {
-        static const char order[] = "adrl"; /* the later says more */
-        char &known = lookups.try_emplace(place.str(), what).first->second;
-        if (strchr(order, what) > strchr(order, known))
-            known = what;
-    }
-
     llvm::IntrusiveRefCntPtr<vfs::InMemoryFileSystem> memory;
     llvm::IntrusiveRefCntPtr<vfs::FileSystem> disk;
     std::string directory;
     std::vector<std::string> dirs;
     bool everything;
+    StringRef preamble; /* empty: none */
 };
 
 /* The driver's answers, by what it was asked; they cost it a millisecond and a half each. An answer
@@ -241,9 +319,11 @@ class Answers
         }
         if (!known)
             return nullptr;
-        for (const auto &[path, stamp] : known->looked_for)
-            if (!(look(path, view) == stamp))
+        for (const Place &place : known->looked_for)
+            if (!place.is_implied && !(view.look(place.path) == place.stamp))
                 return nullptr;
+        for (const Place &place : known->looked_for)
+            view.note(place.path, place.what);
         return known->invocation;
     }
 
@@ -255,11 +335,12 @@ class Answers
         answer->question = question;
         answer->invocation = std::move(invocation);
         unsigned own = 0;
-        for (const auto &[path, what] : std::map<std::string, char>(view.lookups))
+        for (const auto &[path, what] : view.lookups)
             if (view.holds(path))
                 own++;
             else
-                answer->looked_for.emplace_back(path, look(path, view));
+                answer->looked_for.push_back(
+                    {path, what, is_below_absent(path, view.lookups), view.look(path)});
         if (own > 1)
             return;
         std::lock_guard<std::mutex> hold(lock); /* nothing is allocated under it */
@@ -271,31 +352,28 @@ class Answers
     }
 
   private:
-    struct Stamp {
-        bool there;
-        uint64_t size, device, file;
-        llvm::sys::TimePoint<> changed;
-
-        bool operator==(const Stamp &other) const
-        {
-            return there == other.there && size == other.size && device == other.device &&
-                   file == other.file && changed == other.changed;
-        }
+    struct Place {
+        std::string path;
+        char what;
+        bool is_implied; /* not there, as a directory above it is not */
+        View::Stamp stamp;
     };
 
     struct Answer {
         std::string question;
         Invocation invocation;
-        std::vector<std::pair<std::string, Stamp>> looked_for;
+        std::vector<Place> looked_for;
     };
 
-    static Stamp look(const std::string &path, View &view)
+    static bool is_below_absent(StringRef path, const std::map<std::string, char> &lookups)
     {
-        auto found = view.status(path);
-        if (!found)
-            return {};
-        return {true, found->getSize(), found->getUniqueID().getDevice(),
-                found->getUniqueID().getFile(), found->getLastModificationTime()};
+        for (path = llvm::sys::path::parent_path(path); path.size() > 1;
+             path = llvm::sys::path::parent_path(path)) {
+            auto above = lookups.find(path.str());
+            if (above != lookups.end() && above->second == 'a')
+                return true;
+        }
+        return false;
     }
 
     std::mutex lock; /* guards what follows */
@@ -1075,12 +1153,17 @@ bool Run::add_files()
             return false;
         view->add(file.name, std::move(text));
     }
-    if (job.preamble && job.preamble->bytes) {
-        StringRef bytes(static_cast<const char *>(job.preamble->bytes), job.preamble->count);
-        view->add(preamble_path, llvm::MemoryBuffer::getMemBuffer(
-                                     bytes, preamble_path, /*RequiresNullTerminator=*/false));
-    }
+    if (job.preamble && job.preamble->bytes)
+        view->add_preamble(*job.preamble);
     return true;
+}
+
+/* See mw_bridge_leave_memory. */
+std::atomic<bool> memory_is_left; /* set once, before the run: relaxed */
+
+bool is_left()
+{
+    return memory_is_left.load(std::memory_order_relaxed);
 }
 
 /* For some targets the driver sets options of LLVM's that are the whole process's (-mllvm): other
@@ -1159,8 +1242,7 @@ std::shared_ptr<clang::CompilerInvocation> Run::invocation()
     if (!made)
         return nullptr;
     clang::CodeGenOptions &code = made->getCodeGenOpts();
-    made->getFrontendOpts().DisableFree = false; /* this process goes on */
-    code.DisableFree = false;
+    made->getFrontendOpts().DisableFree = code.DisableFree = is_left();
     code.EmitLLVMUseLists = job.emit == MW_EMIT_BITCODE; /* as the driver does */
     made->getPreprocessorOpts().DisablePragmaDebugCrash = true;
     if (job.preamble)
@@ -1286,7 +1368,10 @@ bool Run::execute(clang::CompilerInstance &compiler)
 
 void Run::compile(std::shared_ptr<clang::CompilerInvocation> made)
 {
-    clang::CompilerInstance compiler;
+    auto owned = std::make_unique<clang::CompilerInstance>();
+    clang::CompilerInstance &compiler = *owned;
+    if (is_left())
+        (void)owned.release();
     compiler.setInvocation(std::move(made));
     compiler.setVerboseOutputStream(llvm::nulls());
     compiler.createDiagnostics(&sink, /*ShouldOwnClient=*/false);
@@ -1364,7 +1449,7 @@ int Run::write_inputs()
     if (!job.readable_dirs)
         return 0;
     for (const auto &[path, what] : view->lookups)
-        if ((all || !view->readable(path)) && path != preamble_path)
+        if (all || !view->readable(path))
             (out << what << path).write('\0');
     if (!inputs.error)
         inputs.give(result.inputs.data, result.inputs.bytes);
@@ -1457,8 +1542,11 @@ std::atomic<bool> recovering; /* set once, before threads exist: relaxed */
 
 int run_unguarded(const mw_bridge_job &job, mw_bridge_result &result)
 {
-    Run run(job, result);
-    return run.run();
+    auto run = std::make_unique<Run>(job, result);
+    int rc = run->run();
+    if (is_left())
+        (void)run.release();
+    return rc;
 }
 
 int run_until_breakdown(const mw_bridge_job &job, mw_bridge_result &result)
@@ -1502,6 +1590,11 @@ extern "C" void mw_bridge_on_out_of_memory(void (*fn)(void))
     give_up = fn;
     std::set_new_handler(fn);
     llvm::install_bad_alloc_error_handler([](void *, const char *, bool) { give_up(); });
+}
+
+extern "C" void mw_bridge_leave_memory(void)
+{
+    memory_is_left.store(true, std::memory_order_relaxed);
 }
 
 extern "C" const char *mw_bridge_full_version(void)

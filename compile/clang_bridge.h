@@ -74,6 +74,10 @@ struct mw_bridge_result {
 /* Register targets; once per process, from any thread. */
 void mw_bridge_init(void);
 
+/* From now on runs give nothing back that they allocated but what they hand to the caller: for a
+ * process that ends after its next run. */
+void mw_bridge_leave_memory(void);
+
 /* "Debian clang version 19.1.7 (3~deb12u1)", "19.1.7", "x86_64-pc-linux-gnu": static texts. */
 const char *mw_bridge_full_version(void);
 const char *mw_bridge_version(void);

@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -505,6 +506,7 @@ static int worker_hand_over(struct call *call)
     struct mw_message message = {.magic = MW_WIRE_MAGIC,
                                  .kind = MW_MESSAGE_REQUEST,
                                  .number = ++call->worker->requests,
+                                 .is_last = call->isolate->requests_max == 0,
                                  .scheduling = call->scheduling};
     const struct mw_preamble_use *preamble = call->request->preamble;
     bool has_preamble = preamble && preamble->file >= 0;
@@ -782,19 +784,19 @@ static int limit_name(struct call *call, enum mw_limit limit)
 /* Read what it used from the kernel, while it lives. */
 static void usage_look(struct call *call)
 {
-    unsigned long peak_kib = 0;
-    char path[64], line[128];
-    FILE *status;
+    char path[64], text[4096] = ""; /* the line is among the first */
+    const char *line;
+    int status;
 
     call->usage->cpu_ns = cpu_used_ns(call);
     (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)call->worker->pid);
-    status = fopen(path, "re");
-    while (status && fgets(line, sizeof(line), status))
-        if (sscanf(line, "VmHWM: %lu kB", &peak_kib) == 1)
-            break;
-    if (status)
-        (void)fclose(status);
-    call->usage->memory_peak_bytes = (uint64_t)peak_kib * 1024;
+    status = open(path, O_RDONLY | O_CLOEXEC);
+    if (status >= 0 && read(status, text, sizeof(text) - 1) < 0)
+        text[0] = '\0';
+    if (status >= 0)
+        close(status);
+    line = strstr(text, "VmHWM:");
+    call->usage->memory_peak_bytes = line ? strtoull(line + strlen("VmHWM:"), NULL, 10) * 1024 : 0;
     if (call->usage->memory_peak_bytes > call->worker->shared_bytes)
         call->usage->memory_peak_bytes -= call->worker->shared_bytes;
 }

@@ -547,6 +547,8 @@ static void request_serve(const struct zygote *zygote, const struct mw_message *
 
     scheduling_take(&message->scheduling);
     (void)prctl(PR_SET_NAME, message->scheduling.name);
+    if (message->is_last)
+        mw_bridge_leave_memory();
     rc = work_begin(&work, descriptors, count);
     if (rc == -EPROTO || mw_wire_answer_begin(descriptors[1]))
         _exit(MW_WORKER_EXIT_REQUEST);

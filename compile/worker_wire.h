@@ -69,6 +69,7 @@ struct mw_message {
     uint32_t kind;
     uint64_t number;
     uint64_t shared_bytes; /* with READY: of its memory, the code that all workers share */
+    uint32_t is_last;      /* of a request: the worker gets no other after it */
     struct mw_wire_scheduling scheduling;
     char identity[MW_WIRE_IDENTITY_BYTES_MAX]; /* of a hello; not sent with others */
 };

@@ -5,6 +5,7 @@
  * The lock is not held while the system is asked: a process is copied, looked at, and put back if
  * it is still listed. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,13 +107,16 @@ unsigned mw_usage_count(struct mw_usage_table *usage)
 
 static int process_open(pid_t pid, bool for_worker, struct mw_usage_process *process)
 {
+    bool known;
+
     if (pid == getpid())
         return -EINVAL;
     *process = (struct mw_usage_process){.pid = pid, .for_worker = for_worker};
     if (pid <= 0 || clock_getcpuclockid(pid, &process->clock) != 0)
         return -ESRCH;
     process->began = process_began(pid);
-    return process_look(process, &process->seen_ns) ? 0 : -ESRCH;
+    process->seen_ns = clock_used_ns(process->clock, &known);
+    return known ? 0 : -ESRCH;
 }
 
 /* Returns false when it has ended and was reaped. One that waits to be reaped still tells. */
@@ -197,16 +201,16 @@ static uint64_t process_began(pid_t pid)
     char text[STAT_BYTES];
     char path[64];
     char *field;
-    size_t bytes;
-    FILE *file;
+    ssize_t bytes;
+    int file;
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    file = fopen(path, "re");
-    if (file == NULL)
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
         return 0;
-    bytes = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[bytes] = '\0';
+    bytes = read(file, text, sizeof text - 1);
+    close(file);
+    text[bytes > 0 ? bytes : 0] = '\0';
     field = strrchr(text, ')');
     for (int i = 0; field != NULL && i <= FIELDS_BETWEEN; i++)
         field = strchr(field + 1, ' ');

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/limits.h> /* <limits.h> would be that of compile/ */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -458,6 +459,20 @@ static void links_are_watched_and_not_looked_at(void **state)
     assert_int_equal(mw_toolchain_places(fixture->toolchain), places + 2);
 }
 
+/* Broken by a watch that trusts an inode with several names: overlayfs may have two of it. */
+static void a_target_with_two_names_is_looked_at(void **state)
+{
+    struct fixture *fixture = *state;
+    size_t places = mw_toolchain_places(fixture->toolchain);
+
+    link_target_get_another_name(&fixture->folder);
+    assert_true(stamp_moved(fixture));
+    assert_int_equal(mw_toolchain_places(fixture->toolchain), places + 1);
+    folder_unlink(&fixture->folder, "elsewhere/name.h");
+    assert_true(stamp_moved(fixture));
+    assert_int_equal(mw_toolchain_places(fixture->toolchain), places);
+}
+
 /* Broken by a file that is read as one thing with a slash behind it and another without, or by
  * links that lead on without end. */
 static void links_that_lead_nowhere_are_part_of_the_stamp(void **state)
@@ -548,6 +563,50 @@ static int mounts_of_ones_own(void)
     return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 ? 0 : errno;
 }
 
+/* A process that keeps its namespace, and there renames one to the other when told to. */
+static pid_t outsider_start(const char *folder_name, int tell[2])
+{
+    char from[PATH_MAX], to[PATH_MAX];
+    pid_t outsider;
+
+    (void)snprintf(from, sizeof from, "%s/elsewhere/way/on", folder_name);
+    (void)snprintf(to, sizeof to, "%s/elsewhere/way/off", folder_name);
+    if (pipe2(tell, O_CLOEXEC) != 0 || (outsider = fork()) < 0)
+        _exit(EXIT_FAILURE);
+    if (outsider > 0)
+        return outsider;
+    (void)close(tell[1]); /* the end of the other process ends the read */
+    _exit(read(tell[0], &(char){0}, 1) == 1 && rename(from, to) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+/* What a mount is on is renamed where it is not mounted, and the mount goes with it. */
+static void mount_carry_off(void)
+{
+    struct fixture *fixture;
+    char *from, *onto;
+    pid_t outsider;
+    int tell[2], status;
+
+    (void)fixture_make((void **)&fixture);
+    outsider = outsider_start(fixture->folder.path, tell);
+    from = folder_path(&fixture->folder, "elsewhere/dir");
+    onto = folder_path(&fixture->folder, "elsewhere/way/on");
+    if (mounts_of_ones_own() != 0 || mount(from, onto, NULL, MS_BIND, NULL) != 0)
+        _exit(NO_NAMESPACE);
+    folder_write(&fixture->folder, "elsewhere/way/on/target.h", "int on;");
+    if (!stamp_moved(fixture) || stamp_moved(fixture) || write(tell[1], "", 1) != 1 ||
+        waitpid(outsider, &status, 0) != outsider || status != 0 || !stamp_moved(fixture))
+        _exit(EXIT_FAILURE);
+    free(onto);
+    onto = folder_path(&fixture->folder, "elsewhere/way/off");
+    if (umount(onto) != 0)
+        _exit(EXIT_FAILURE);
+    free(from);
+    free(onto);
+    (void)fixture_end((void **)&fixture);
+    _exit(EXIT_SUCCESS);
+}
+
 /* A mount over a directory on a link's way, its end, one over a link's target, and one below a
  * header directory. Ends the process. */
 static void mounts_make_and_end(void)
@@ -582,16 +641,14 @@ static void mounts_make_and_end(void)
     _exit(EXIT_SUCCESS);
 }
 
-/* Broken by watches only: a mount changes where a path leads, and no inode has an event. */
-static void a_mount_on_the_way_of_a_link_moves_the_stamp(void **state)
+static void in_a_process_of_its_own(void (*act)(void))
 {
     int status;
     pid_t child = fork();
 
-    (void)state;
     assert_true(child >= 0);
     if (child == 0)
-        mounts_make_and_end();
+        act();
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == NO_NAMESPACE) {
@@ -599,6 +656,20 @@ static void a_mount_on_the_way_of_a_link_moves_the_stamp(void **state)
         skip();
     }
     assert_int_equal(WEXITSTATUS(status), EXIT_SUCCESS);
+}
+
+/* Broken by watches only: a mount changes where a path leads, and no inode has an event. */
+static void a_mount_on_the_way_of_a_link_moves_the_stamp(void **state)
+{
+    (void)state;
+    in_a_process_of_its_own(mounts_make_and_end);
+}
+
+/* Broken by a watch on a mount's root alone: nothing happens to it. */
+static void a_mount_that_is_carried_off_moves_the_stamp(void **state)
+{
+    (void)state;
+    in_a_process_of_its_own(mount_carry_off);
 }
 
 static void *stamp_often(void *toolchain)
@@ -727,7 +798,9 @@ int main(void)
         WITH_FIXTURE(a_stamp_when_nothing_changed_is_equal_and_walks_not),
         WITH_FIXTURE(links_are_watched_and_not_looked_at),
         WITH_FIXTURE(links_that_lead_nowhere_are_part_of_the_stamp),
+        WITH_FIXTURE(a_target_with_two_names_is_looked_at),
         cmocka_unit_test(a_mount_on_the_way_of_a_link_moves_the_stamp),
+        cmocka_unit_test(a_mount_that_is_carried_off_moves_the_stamp),
         cmocka_unit_test(each_change_moves_the_stamp),
         WITH_FIXTURE(changes_are_seen_again_and_again),
         WITH_FIXTURE(a_change_through_another_name_of_a_file_is_seen),

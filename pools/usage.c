@@ -2,6 +2,10 @@
  * /proc/PID/stat counts in hundredths of a second. The file tells when the process began; it is
  * read after the clock, so a clock whose process is still the same one was that process's clock.
  *
+ * To read the file takes longer than all else here, so it is left to the first of the looks that
+ * come by the period: a process that is forgotten before one lived too shortly for its id to have
+ * been given to another.
+ *
  * The lock is not held while the system is asked: a process is copied, looked at, and put back if
  * it is still listed. */
 #include <errno.h>
@@ -17,7 +21,7 @@
 #define STAT_BYTES 1024 /* of /proc/PID/stat: numbers and a name of at most 15 bytes */
 
 static int process_open(pid_t pid, bool for_worker, struct mw_usage_process *process);
-static bool process_look(const struct mw_usage_process *process, uint64_t *used_ns);
+static bool process_look(struct mw_usage_process *process, uint64_t *used_ns);
 static bool process_at(struct mw_usage_table *usage, unsigned index,
                        struct mw_usage_process *process);
 static void account(struct mw_usage_table *usage, const struct mw_usage_process *process,
@@ -26,7 +30,7 @@ static struct mw_usage_process *find(struct mw_usage_table *usage, pid_t pid)
     MW_REQUIRES(usage->lock);
 static int list(struct mw_usage_table *usage, const struct mw_usage_process *process)
     MW_REQUIRES(usage->lock);
-static uint64_t clock_used_ns(clockid_t clock, bool *known);
+static bool clock_look(clockid_t clock, uint64_t *used_ns);
 static uint64_t process_began(pid_t pid);
 
 int mw_usage_init(struct mw_usage_table *usage)
@@ -46,9 +50,15 @@ int mw_usage_watch(struct mw_usage_table *usage, pid_t pid, bool for_worker)
 {
     struct mw_usage_process process;
     int error = process_open(pid, for_worker, &process);
+    bool is_known;
 
     if (error != 0)
         return error;
+    mw_mutex_lock(&usage->lock);
+    is_known = find(usage, pid) != NULL;
+    mw_mutex_unlock(&usage->lock);
+    if (is_known)
+        process.began = process_began(pid);
     mw_mutex_lock(&usage->lock);
     error = list(usage, &process);
     mw_mutex_unlock(&usage->lock);
@@ -68,7 +78,7 @@ void mw_usage_forget(struct mw_usage_table *usage, pid_t pid)
     mw_mutex_unlock(&usage->lock);
     if (process.pid == 0)
         return;
-    if (process_look(&process, &used_ns))
+    if (process.began != 0 ? process_look(&process, &used_ns) : clock_look(process.clock, &used_ns))
         account(usage, &process, true, used_ns);
     account(usage, &process, false, 0);
 }
@@ -76,8 +86,7 @@ void mw_usage_forget(struct mw_usage_table *usage, pid_t pid)
 uint64_t mw_usage_read_ns(struct mw_usage_table *usage, uint64_t *for_workers_ns)
 {
     struct mw_usage_process process;
-    uint64_t sum_ns;
-    bool known;
+    uint64_t sum_ns, own_ns;
 
     /* one that takes the place of one forgotten meanwhile may be passed over, until the next time
      */
@@ -92,7 +101,8 @@ uint64_t mw_usage_read_ns(struct mw_usage_table *usage, uint64_t *for_workers_ns
     if (for_workers_ns != NULL)
         *for_workers_ns = usage->for_workers_ns;
     mw_mutex_unlock(&usage->lock);
-    return sum_ns + clock_used_ns(CLOCK_PROCESS_CPUTIME_ID, &known);
+    (void)clock_look(CLOCK_PROCESS_CPUTIME_ID, &own_ns);
+    return sum_ns + own_ns;
 }
 
 unsigned mw_usage_count(struct mw_usage_table *usage)
@@ -107,25 +117,23 @@ unsigned mw_usage_count(struct mw_usage_table *usage)
 
 static int process_open(pid_t pid, bool for_worker, struct mw_usage_process *process)
 {
-    bool known;
-
     if (pid == getpid())
         return -EINVAL;
     *process = (struct mw_usage_process){.pid = pid, .for_worker = for_worker};
     if (pid <= 0 || clock_getcpuclockid(pid, &process->clock) != 0)
         return -ESRCH;
-    process->began = process_began(pid);
-    process->seen_ns = clock_used_ns(process->clock, &known);
-    return known ? 0 : -ESRCH;
+    return clock_look(process->clock, &process->seen_ns) ? 0 : -ESRCH;
 }
 
 /* Returns false when it has ended and was reaped. One that waits to be reaped still tells. */
-static bool process_look(const struct mw_usage_process *process, uint64_t *used_ns)
+static bool process_look(struct mw_usage_process *process, uint64_t *used_ns)
 {
-    bool known;
+    bool known = clock_look(process->clock, used_ns);
+    uint64_t began = known ? process_began(process->pid) : 0;
 
-    *used_ns = clock_used_ns(process->clock, &known);
-    return known && process_began(process->pid) == process->began;
+    if (process->began == 0)
+        process->began = began;
+    return known && process->began == began;
 }
 
 static bool process_at(struct mw_usage_table *usage, unsigned index,
@@ -149,7 +157,9 @@ static void account(struct mw_usage_table *usage, const struct mw_usage_process 
 
     mw_mutex_lock(&usage->lock);
     listed = find(usage, process->pid);
-    if (listed != NULL && listed->began == process->began) {
+    if (listed != NULL && listed->began == 0)
+        listed->began = process->began;
+    if (listed != NULL && (process->began == 0 || listed->began == process->began)) {
         if (!alive) {
             *listed = usage->processes[--usage->count];
         } else if (used_ns > listed->seen_ns) {
@@ -175,7 +185,7 @@ static int list(struct mw_usage_table *usage, const struct mw_usage_process *pro
     struct mw_usage_process *listed = find(usage, process->pid);
 
     if (listed != NULL) {
-        if (listed->began != process->began) /* the one before has ended unseen */
+        if (listed->began != 0 && listed->began != process->began) /* it has ended unseen */
             *listed = *process;
         return 0;
     }
@@ -185,12 +195,13 @@ static int list(struct mw_usage_table *usage, const struct mw_usage_process *pro
     return 0;
 }
 
-static uint64_t clock_used_ns(clockid_t clock, bool *known)
+static bool clock_look(clockid_t clock, uint64_t *used_ns)
 {
     struct timespec used = {0};
+    bool known = clock_gettime(clock, &used) == 0;
 
-    *known = clock_gettime(clock, &used) == 0;
-    return (uint64_t)used.tv_sec * MW_NS_PER_S + (uint64_t)used.tv_nsec;
+    *used_ns = (uint64_t)used.tv_sec * MW_NS_PER_S + (uint64_t)used.tv_nsec;
+    return known;
 }
 
 /* In clock ticks since the machine's start; 0 when /proc does not show it. The name in front of the

@@ -25,7 +25,7 @@
 struct mw_usage_process {
     pid_t pid;
     clockid_t clock;
-    uint64_t began; /* when it started, as the kernel tells; tells it from a later one of its id */
+    uint64_t began; /* as the kernel tells, from a later one of its id; 0 before the first look */
     uint64_t seen_ns;
     bool for_worker;
 };

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_read.h"
+
 typedef int field_parser(struct mw_submission *submission, const json_t *value,
                          struct mw_problem *problem);
 
@@ -157,7 +159,7 @@ static int parse_body(struct mw_submission *submission, const char *body, size_t
     json_error_t where;
     if (bytes == 0)
         return bad_field(problem, "body", "is empty; send a JSON object");
-    submission->body = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, &where);
+    submission->body = mw_json_read(body, bytes, &where, NULL);
     if (!submission->body) {
         mw_problem_set(problem, MW_PROBLEM_BAD_JSON, NULL, "line %d, column %d: %s", where.line,
                        where.column, where.text);

@@ -2,6 +2,7 @@
 mw_test(service settings LINK mw-commands mw-test-support)
 mw_test(service wire LINK mw-service)
 mw_test(service meta LINK mw-service)
+mw_test(service json_read LINK mw-service)
 foreach(name compile_endpoint bad_input flow many cli lanes remote packages outputs)
   mw_test(service ${name} TIMEOUT 300 LINK mw-test-support PkgConfig::JANSSON
     SOURCES service/support.c service/swarm.c)

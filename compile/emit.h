@@ -45,6 +45,12 @@ struct mw_compile_result {
  * Returns 0 or -ENOMEM. Runs on: the main thread, before any other exists. */
 int mw_compile_init(void);
 
+/* For a program that compiles often in its own process: compile a few texts of ours, so that what is
+ * made at first use is made, and move the compiler's code onto huge pages where the system has them
+ * (100 to 130 MiB; compiles are some 10 % faster, and a profiler does not find the code's symbols).
+ * Blocks for about 0.3 s. Runs on: a thread that may compile, while no other does. */
+void mw_compile_warm_up(const struct mw_toolchain *toolchain);
+
 /* Compile and collect artifact and diagnostics from one parse (the emit leaf).
  * Returns 0 when the compiler ran, whatever it found; -ENOMEM; -E2BIG (artifact over the bound);
  * -ECANCELED; -EIO (the compiler broke down; the diagnostics say where).

@@ -39,8 +39,10 @@
 
 #include "clang_bridge.h"
 #include "sandbox.h"
+#include "text_pages.h"
+#include "warm_up.h"
 #include "worker_wire.h"
-#include "zygote_memory.h"
+#include "zygote_heap.h"
 
 #define CHILDREN_MAX       1024u
 #define STACK_BYTES        (UINT64_C(64) << 20)
@@ -87,18 +89,12 @@ struct zygote {
     pid_t pid;
     unsigned guards;
     struct mw_toolchain *toolchain;
-    struct mw_compile_result warm_made; /* the preamble of WARM_HEADERS, from its own compile */
-    uint64_t shared_bytes;              /* of memory, the code that workers share with it */
-    int host;                           /* pidfd */
-    int signals;                        /* signalfd of SIGCHLD */
+    struct mw_warm_up warm_up;
+    uint64_t shared_bytes; /* of memory, the code that workers share with it */
+    int host;              /* pidfd */
+    int signals;           /* signalfd of SIGCHLD */
     struct child children[CHILDREN_MAX];
     size_t child_count;
-};
-
-/* A text to compile in order to have compiled. */
-struct warm_text {
-    const char *name, *text, *flag; /* flag NULL: none */
-    enum mw_emit_kind emit;
 };
 
 static int zygote_begin(struct zygote *zygote, pid_t host);
@@ -109,37 +105,7 @@ static void children_reap(struct zygote *zygote);
 static _Noreturn void worker_run(const struct zygote *zygote, int socket, int warm_ms);
 static void request_serve(const struct zygote *zygote, const struct mw_message *message,
                           const int *descriptors, size_t count);
-static void preamble_prepare(struct zygote *zygote);
-static void driver_warm_up(const struct zygote *zygote);
-static void warm_up(const struct zygote *zygote, const struct warm_text *text);
 static void scheduling_take(const struct mw_wire_scheduling *scheduling);
-
-/* What most sources begin with, and most compiles need not read any more. */
-#define WARM_HEADERS "#include <stdio.h>\n"
-
-static const struct warm_text warm_c = {
-    "warm.c",
-    WARM_HEADERS "int main(int argc, char **argv)\n"
-                 "{\n"
-                 "    for (int i = 0; i < argc; i++)\n"
-                 "        printf(\"%d %s\\n\", i, argv[i]);\n"
-                 "    return 0;\n"
-                 "}\n",
-    "-O0",
-    MW_EMIT_OBJECT,
-};
-static const struct warm_text warm_zygote[] = {
-    {"warm.c",
-     "#include <stdio.h>\n"
-     "int f(int a, double b) { for (int i = 0; i < a; i++) b += i; printf(\"%f\", b); return b; "
-     "}\n",
-     "-O2", MW_EMIT_OBJECT},
-    {"warm.cc",
-     "template <class T> struct box { T t; T *operator->() { return &t; } };\n"
-     "struct a { virtual ~a() {} int n = 1; };\n"
-     "int g(box<a> b) { auto f = [&](auto x) { return b->n + x; }; return f(1); }\n",
-     "-O2", MW_EMIT_OBJECT},
-};
 
 int main(int argc, char **argv)
 {
@@ -207,13 +173,10 @@ static int zygote_begin(struct zygote *zygote, pid_t host)
     /* Workers inherit what clang is told here: that it need start no thread for want of stack.
      * Where the stack cannot be had, deep sources end their worker a little earlier. */
     (void)mw_guard_enter();
-    mw_zygote_memory_begin();
-    preamble_prepare(zygote);
-    warm_up(zygote, &warm_c);
-    for (size_t i = 0; i < sizeof(warm_zygote) / sizeof(warm_zygote[0]); i++)
-        warm_up(zygote, &warm_zygote[i]);
-    driver_warm_up(zygote);
-    zygote->shared_bytes = mw_zygote_memory_settle();
+    mw_text_pages_forget();
+    mw_warm_up_begin(&zygote->warm_up, zygote->toolchain);
+    zygote->shared_bytes = mw_text_pages_enlarge();
+    mw_zygote_heap_settle();
     (void)snprintf(hello.identity, sizeof(hello.identity), "%s",
                    mw_toolchain_identity(zygote->toolchain));
     return mw_message_send(MW_WIRE_CONTROL_FD, &hello, NULL, 0) ? MW_WORKER_EXIT_START : 0;
@@ -424,7 +387,7 @@ static void warm_up_and_tell(const struct zygote *zygote, int warm_ms, struct ow
         if (mw_message_send(MW_WIRE_CONTROL_FD, &warming, NULL, 0))
             _exit(MW_WORKER_EXIT_DONE);
     }
-    warm_up(zygote, &warm_c);
+    mw_warm_up_again(&zygote->warm_up);
     if (ready_tell(zygote, own))
         _exit(MW_WORKER_EXIT_DONE);
 }
@@ -564,70 +527,6 @@ static void request_serve(const struct zygote *zygote, const struct mw_message *
 }
 
 /* ---- both ---- */
-
-/* Compile a text. Whether it succeeds does not matter, and it must not: no compiler may be needed
- * to find out. */
-static void compile_own(const struct mw_toolchain *toolchain,
-                        const struct mw_compile_request *request, struct mw_compile_result *result)
-{
-    struct mw_options *options = NULL;
-    struct mw_refusal refusal = {0};
-
-    if (mw_options_new(&options, request, &refusal))
-        return;
-    (void)mw_emit(toolchain, options, request, result);
-    mw_options_free(options);
-}
-
-/* Make the preamble that warms up: to use one touches other memory than to read headers does, and
- * is done in less time. */
-static void preamble_prepare(struct zygote *zygote)
-{
-    struct mw_source_file file = {MW_PREAMBLE_MAIN, WARM_HEADERS, strlen(WARM_HEADERS)};
-    struct mw_compile_request request = {.language = MW_LANGUAGE_C,
-                                         .emit = MW_EMIT_PREAMBLE,
-                                         .directory = MW_REQUEST_DIRECTORY_DEFAULT,
-                                         .main = file.name,
-                                         .files = &file,
-                                         .file_count = 1,
-                                         .args = &warm_c.flag,
-                                         .arg_count = 1};
-
-    compile_own(zygote->toolchain, &request, &zygote->warm_made);
-}
-
-/* What the driver says to the commonest flags is kept, and every worker inherits it. */
-static void driver_warm_up(const struct zygote *zygote)
-{
-    static const char *const names[] = {"warm.c", "warm.cc", "warm.cpp"};
-    static const char *const flags[] = {NULL, "-O0", "-O1", "-O2", "-O3", "-Os"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        for (size_t k = 0; k < sizeof(flags) / sizeof(flags[0]); k++)
-            warm_up(zygote, &(struct warm_text){names[i], "int a;\n", flags[k], MW_EMIT_NONE});
-}
-
-static void warm_up(const struct zygote *zygote, const struct warm_text *text)
-{
-    struct mw_source_file file = {text->name, text->text, strlen(text->text)};
-    struct mw_preamble_use preamble = {.bytes = zygote->warm_made.artifact,
-                                       .count = zygote->warm_made.artifact_bytes,
-                                       .file = -1,
-                                       .covers_bytes = strlen(WARM_HEADERS)};
-    struct mw_compile_request request = {.directory = MW_REQUEST_DIRECTORY_DEFAULT,
-                                         .main = text->name,
-                                         .files = &file,
-                                         .file_count = 1,
-                                         .args = &text->flag,
-                                         .arg_count = text->flag ? 1 : 0,
-                                         .emit = text->emit};
-    struct mw_compile_result result = {0};
-
-    if (text == &warm_c && zygote->warm_made.ok)
-        request.preamble = &preamble;
-    compile_own(zygote->toolchain, &request, &result);
-    mw_compile_result_fini(&result);
-}
 
 /* As the thread that drives it. What the system refuses is ignored: it is a hint. */
 static void scheduling_take(const struct mw_wire_scheduling *scheduling)

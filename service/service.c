@@ -198,8 +198,10 @@ static int open_isolation(struct mw_service *service, char *why, size_t why_byte
 {
     const struct mw_serve_settings *settings = &service->settings;
     struct mw_lane_stats lane;
-    if (settings->isolation == 1) /* in-process */
+    if (settings->isolation == 1) { /* in-process */
+        mw_compile_warm_up(service->toolchain);
         return 0;
+    }
     mw_lane_snapshot(service->lanes[MW_LANE_COMPILE_CPU], &lane);
     unsigned ready = lane.cap < MW_ISOLATE_READY_MAX ? lane.cap : MW_ISOLATE_READY_MAX;
     int error =

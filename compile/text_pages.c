@@ -1,8 +1,7 @@
-#include "zygote_memory.h"
+#include "text_pages.h"
 
 #include <fcntl.h>
 #include <link.h>
-#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #define HUGE_BYTES     ((uintptr_t)2 << 20) /* of x86-64, and of arm64 with pages of 4 KiB */
 #define PAGES_MAX      512u                 /* in one huge page */
 #define USED_PAGES_MIN 32u                  /* two faults: the kernel maps 16 pages around each */
-#define PLUG_BYTES_MAX 65536u               /* what is larger is few, and may stay free */
 #define THP_ENABLED    "/sys/kernel/mm/transparent_hugepage/enabled"
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* since Linux 6.1 */
@@ -44,27 +42,17 @@ static part_visitor part_forget, part_enlarge;
 static bool run_move(uintptr_t begin, size_t bytes, int protection);
 static unsigned pages_used(uintptr_t begin, bool *has_own);
 static bool has_huge_pages(void);
-static void holes_fill(uintptr_t top);
-static void top_align(uintptr_t top);
-static uintptr_t heap_top(void);
 
-void mw_zygote_memory_begin(void)
+void mw_text_pages_forget(void)
 {
     if (has_huge_pages())
         (void)each_part(part_forget);
 }
 
-size_t mw_zygote_memory_settle(void)
+size_t mw_text_pages_enlarge(void)
 {
-    size_t moved_bytes = has_huge_pages() ? each_part(part_enlarge) : 0;
-
-    (void)malloc_trim(0);
-    holes_fill(heap_top());
-    top_align(heap_top());
-    return moved_bytes;
+    return has_huge_pages() ? each_part(part_enlarge) : 0;
 }
-
-/* ---- code ---- */
 
 static size_t each_part(part_visitor *part)
 {
@@ -189,42 +177,4 @@ static bool has_huge_pages(void)
         text[0] = '\0';
     close(enabled);
     return text[0] && !strstr(text, "[never]") && prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0;
-}
-
-/* ---- heap ---- */
-
-/* Allocate from what was freed until a size is only to be had at the top. The blocks are kept. */
-static void holes_fill(uintptr_t top)
-{
-    for (size_t bytes = PLUG_BYTES_MAX; bytes >= 16;
-         bytes = bytes > 1024 ? bytes / 2 : bytes - 16) {
-        void *block;
-
-        do
-            block = malloc(bytes);
-        while (block && (uintptr_t)block < top);
-        free(block); /* this one is of the top: no hole was large enough */
-    }
-}
-
-/* Let the heap end just before a huge page begins, of which nothing was touched yet. What is left
- * before it holds the allocator's own note of where the top is: that would touch the page. */
-static void top_align(uintptr_t top)
-{
-    const uintptr_t note_bytes = 2048, least_bytes = 8192;
-    const uintptr_t end = ((top + least_bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1)) - note_bytes;
-    static void *volatile filling; /* so that no compiler takes this for nothing */
-
-    if (top > 0)
-        filling = malloc(end - top - sizeof(size_t) * 2);
-    (void)filling;
-}
-
-/* Where the part of the heap begins that was not handed out; 0 with an allocator of a sanitizer's.
- */
-static uintptr_t heap_top(void)
-{
-    size_t left_bytes = mallinfo2().keepcost;
-
-    return left_bytes > 0 ? (uintptr_t)sbrk(0) - left_bytes : 0;
 }

@@ -1,0 +1,55 @@
+#include "zygote_heap.h"
+
+#include <malloc.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#define HUGE_BYTES     ((uintptr_t)2 << 20) /* of x86-64, and of arm64 with pages of 4 KiB */
+#define PLUG_BYTES_MAX 65536u               /* what is larger is few, and may stay free */
+
+static void holes_fill(uintptr_t top);
+static void top_align(uintptr_t top);
+static uintptr_t heap_top(void);
+
+void mw_zygote_heap_settle(void)
+{
+    (void)malloc_trim(0);
+    holes_fill(heap_top());
+    top_align(heap_top());
+}
+
+/* Allocate from what was freed until a size is only to be had at the top. The blocks are kept. */
+static void holes_fill(uintptr_t top)
+{
+    for (size_t bytes = PLUG_BYTES_MAX; bytes >= 16;
+         bytes = bytes > 1024 ? bytes / 2 : bytes - 16) {
+        void *block;
+
+        do
+            block = malloc(bytes);
+        while (block && (uintptr_t)block < top);
+        free(block); /* this one is of the top: no hole was large enough */
+    }
+}
+
+/* Let the heap end just before a huge page begins, of which nothing was touched yet. What is left
+ * before it holds the allocator's own note of where the top is: that would touch the page. */
+static void top_align(uintptr_t top)
+{
+    const uintptr_t note_bytes = 2048, least_bytes = 8192;
+    const uintptr_t end = ((top + least_bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1)) - note_bytes;
+    static void *volatile filling; /* so that no compiler takes this for nothing */
+
+    if (top > 0)
+        filling = malloc(end - top - sizeof(size_t) * 2);
+    (void)filling;
+}
+
+/* Where the part of the heap begins that was not handed out; 0 with an allocator of a sanitizer's.
+ */
+static uintptr_t heap_top(void)
+{
+    size_t left_bytes = mallinfo2().keepcost;
+
+    return left_bytes > 0 ? (uintptr_t)sbrk(0) - left_bytes : 0;
+}

@@ -35,7 +35,7 @@ struct mw_usage {
     uint64_t hand_ns; /* and until it had the request */
     uint64_t run_ns;  /* and until its answer; the rest is the answer's copy */
     uint64_t cpu_ns;
-    uint64_t memory_peak_bytes; /* resident */
+    uint64_t memory_peak_bytes; /* resident, without the code that all workers share */
     uint64_t output_bytes;
     enum mw_limit hit;  /* MW_LIMIT_NONE: none */
     uint64_t hit_value; /* of that limit, in its unit */

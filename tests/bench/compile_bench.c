@@ -103,7 +103,7 @@ static int set_up(struct plan *plan)
                           .folder = folder,
                           .quick = quick != NULL,
                           .equal = equal != NULL};
-    if (subjects_make(corpus) != 0) {
+    if (subjects_make(corpus, folder) != 0) {
         fprintf(stderr, "compile: out of memory\n");
         return -ENOMEM;
     }

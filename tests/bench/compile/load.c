@@ -8,10 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
+#include "peer.h"
+
 #define THROUGHPUT_CLIENTS 4u /* so that the lane always has something to do */
-#define THROUGHPUT_RUNS    3u
+#define THROUGHPUT_RUNS    7u /* at most */
 #define QUEUED             64u
 #define QUICK_QUEUED       6u
 #define SAMPLE_PAUSE_NS    10000000L
@@ -20,6 +23,7 @@
 /* Compiles of one subject, which the clients take one after another. */
 struct batch {
     struct site *site;
+    const char *folder; /* of the subject's files, and then by clang; NULL: by the site */
     struct subject *subject;
     char **bodies;
     unsigned count;
@@ -34,10 +38,14 @@ struct batch {
 
 static int throughput_of(const struct plan *plan, struct site sites[LOAD_THREADS_MAX],
                          struct subject *subject, struct throughput *result);
-static int batch_run(struct site *site, struct subject *subject, unsigned count, unsigned clients,
-                     double *ms, struct load_memory *memory);
+static int batch_by_site(struct site *site, struct subject *subject, unsigned count,
+                         unsigned clients, double *ms, struct load_memory *memory);
+static int batch_by_clang(const char *folder, struct subject *subject, unsigned count,
+                          unsigned clients, double *ms);
+static int batch_run(struct batch *batch, unsigned clients, double *ms, struct load_memory *memory);
 static int batch_start(struct batch *batch, unsigned clients);
-static void *client_run(void *context);
+static void *client_post(void *context);
+static void *client_spawn(void *context);
 static void memory_watch(struct batch *batch, struct load_memory *memory);
 static void memory_raise(struct site_memory *most, const struct site_memory *now);
 static int bodies_make(struct batch *batch);
@@ -45,8 +53,9 @@ static int bodies_make(struct batch *batch);
 int load_throughput(const struct plan *plan, struct throughput results[LOAD_BATCHES])
 {
     static const struct {
-        unsigned subject, compiles;
-    } batches[LOAD_BATCHES] = {{HELLO_O0, 32}, {WORDS_O0, 8}, {GENERATED_O2, 6}};
+        unsigned subject, compiles, runs; /* more runs where they are short */
+    } batches[LOAD_BATCHES] = {
+        {HELLO_O0, 32, THROUGHPUT_RUNS}, {WORDS_O0, 8, 5}, {GENERATED_O2, 6, 3}};
     struct site sites[LOAD_THREADS_MAX] = {0};
     int error = 0;
 
@@ -62,7 +71,8 @@ int load_throughput(const struct plan *plan, struct throughput results[LOAD_BATC
     for (unsigned i = 0; i < LOAD_BATCHES; i++) {
         struct subject *subject = &subjects[batches[i].subject];
 
-        results[i] = (struct throughput){.compiles = plan->quick ? 2 : batches[i].compiles};
+        results[i] = (struct throughput){.compiles = plan->quick ? 2 : batches[i].compiles,
+                                         .runs = plan->quick ? 1 : batches[i].runs};
         if (error != 0 || (plan->quick && !subject->is_quick))
             continue;
         results[i].name = subject->name;
@@ -91,53 +101,78 @@ int load_memory(const struct plan *plan, struct load_memory results[LOAD_LEVELS]
         if (error == 0 && at_once[i] == 0)
             results[i].most = site_memory(&site);
         else if (error == 0)
-            error = batch_run(&site, subject, at_once[i], at_once[i], &results[i].ms, &results[i]);
+            error =
+                batch_by_site(&site, subject, at_once[i], at_once[i], &results[i].ms, &results[i]);
     }
     site_close(&site);
     return error;
 }
 
-/* The medians of a few batches, with one thread and with two in turn. */
+/* The medians of a few batches, with one thread or process and with two, in turn. Each round begins
+ * with the next. */
 static int throughput_of(const struct plan *plan, struct site sites[LOAD_THREADS_MAX],
                          struct subject *subject, struct throughput *result)
 {
-    double samples[LOAD_THREADS_MAX][THROUGHPUT_RUNS];
-    unsigned runs = plan->quick ? 1 : THROUGHPUT_RUNS;
-    int error = 0;
+    double samples[LOAD_WAYS][LOAD_THREADS_MAX][THROUGHPUT_RUNS];
+    const unsigned kinds = LOAD_WAYS * LOAD_THREADS_MAX;
+    char *folder = path_join(plan->folder, subject->name);
+    int error = mkdir(folder, 0777) == 0 ? 0 : -errno;
 
+    if (error == 0)
+        subject_write(subject, folder);
     for (unsigned i = 0; error == 0 && i < LOAD_THREADS_MAX; i++)
         error = site_warm(&sites[i], subject);
-    for (unsigned run = 0; run < runs; run++)
-        for (unsigned i = 0; error == 0 && i < LOAD_THREADS_MAX; i++) {
-            plan_pause(plan);
-            error = batch_run(&sites[i], subject, result->compiles, THROUGHPUT_CLIENTS,
-                              &samples[i][run], NULL);
-        }
-    for (unsigned i = 0; i < LOAD_THREADS_MAX; i++)
-        result->ms[i] = error == 0 ? bench_quantile(samples[i], runs, 0.5) : NAN;
+    for (unsigned i = 0; error == 0 && i < result->runs * kinds; i++) {
+        unsigned run = i / kinds, kind = (i + run) % kinds, way = kind % LOAD_WAYS;
+        unsigned at_once = kind / LOAD_WAYS;
+        double *ms = &samples[way][at_once][run];
+
+        plan_pause(plan);
+        error = way == LOAD_CLANG
+                    ? batch_by_clang(folder, subject, result->compiles, at_once + 1, ms)
+                    : batch_by_site(&sites[at_once], subject, result->compiles, THROUGHPUT_CLIENTS,
+                                    ms, NULL);
+    }
+    for (unsigned i = 0; i < kinds; i++)
+        result->ms[i % LOAD_WAYS][i / LOAD_WAYS] =
+            error == 0 ? bench_quantile(samples[i % LOAD_WAYS][i / LOAD_WAYS], result->runs, 0.5)
+                       : NAN;
+    free(folder);
     return error;
 }
 
 /* With `memory`, watch what the site's processes take meanwhile. */
-static int batch_run(struct site *site, struct subject *subject, unsigned count, unsigned clients,
-                     double *ms, struct load_memory *memory)
+static int batch_by_site(struct site *site, struct subject *subject, unsigned count,
+                         unsigned clients, double *ms, struct load_memory *memory)
 {
-    static struct batch batch;
-    uint64_t begin_ns;
-    int error;
+    struct batch batch = {.site = site, .subject = subject, .count = count};
+    int error = bodies_make(&batch);
 
-    memset(&batch, 0, sizeof batch);
-    batch.site = site;
-    batch.subject = subject;
-    batch.count = count;
-    if (bodies_make(&batch) != 0)
-        return -ENOMEM;
-    begin_ns = mw_clock_ns();
-    error = batch_start(&batch, clients);
+    if (error == 0)
+        error = batch_run(&batch, clients, ms, memory);
+    for (unsigned i = 0; batch.bodies != NULL && i < count; i++)
+        free(batch.bodies[i]);
+    free(batch.bodies);
+    return error;
+}
+
+static int batch_by_clang(const char *folder, struct subject *subject, unsigned count,
+                          unsigned clients, double *ms)
+{
+    struct batch batch = {.folder = folder, .subject = subject, .count = count};
+
+    return batch_run(&batch, clients, ms, NULL);
+}
+
+static int batch_run(struct batch *batch, unsigned clients, double *ms, struct load_memory *memory)
+{
+    uint64_t begin_ns = mw_clock_ns();
+    int error = batch_start(batch, clients);
+
     if (error == 0 && memory != NULL)
-        memory_watch(&batch, memory);
-    for (unsigned i = 0; i < clients && batch.clients[i].batch != NULL; i++) {
-        const struct load_client *client = &batch.clients[i];
+        memory_watch(batch, memory);
+    for (unsigned i = 0; i < clients && batch->clients[i].batch != NULL; i++) {
+        const struct load_client *client = &batch->clients[i];
 
         pthread_join(client->thread, NULL);
         error = error == 0 ? client->error : error;
@@ -145,9 +180,6 @@ static int batch_run(struct site *site, struct subject *subject, unsigned count,
             memory->worker_peak_bytes = client->worker_peak_bytes;
     }
     *ms = (double)(mw_clock_ns() - begin_ns) / MW_NS_PER_MS;
-    for (unsigned i = 0; i < count; i++)
-        free(batch.bodies[i]);
-    free(batch.bodies);
     return error;
 }
 
@@ -162,7 +194,8 @@ static int batch_start(struct batch *batch, unsigned clients)
         struct load_client *client = &batch->clients[i];
 
         client->batch = batch;
-        error = pthread_create(&client->thread, &attributes, client_run, client);
+        error = pthread_create(&client->thread, &attributes,
+                               batch->folder != NULL ? client_spawn : client_post, client);
         if (error != 0) {
             client->batch = NULL;
             fprintf(stderr, "compile: cannot start a thread: %s\n", strerror(error));
@@ -172,7 +205,7 @@ static int batch_start(struct batch *batch, unsigned clients)
     return -error;
 }
 
-static void *client_run(void *context)
+static void *client_post(void *context)
 {
     struct load_client *self = context;
     struct batch *batch = self->batch;
@@ -191,6 +224,19 @@ static void *client_run(void *context)
         atomic_fetch_add_explicit(&batch->done, 1, memory_order_relaxed);
     }
     client_close(&site.client);
+    return NULL;
+}
+
+static void *client_spawn(void *context)
+{
+    struct load_client *self = context;
+    struct batch *batch = self->batch;
+    char object[32];
+
+    snprintf(object, sizeof object, "%td.o", self - batch->clients);
+    while (self->error == 0 &&
+           atomic_fetch_add_explicit(&batch->next, 1, memory_order_relaxed) < batch->count)
+        self->error = peer_compile(batch->subject, batch->folder, object);
     return NULL;
 }
 

@@ -13,11 +13,14 @@
 #define LOAD_THREADS_MAX 2u /* of the lane */
 #define LOAD_BATCHES     3u
 
-/* A batch of compiles, with as many threads of the lane as the index says, and one more. */
+/* A batch of compiles: by the service, with as many threads of the lane as the index says, and one
+ * more; and by as many processes of clang at once, which shows what the machine itself gives. */
+enum { LOAD_SERVICE, LOAD_CLANG, LOAD_WAYS };
 struct throughput {
     const char *name; /* NULL: not measured */
     unsigned compiles;
-    double ms[LOAD_THREADS_MAX];
+    unsigned runs; /* the medians of so many batches */
+    double ms[LOAD_WAYS][LOAD_THREADS_MAX];
 };
 #define LOAD_SCALE_GOAL 1.8
 

@@ -1,16 +1,14 @@
 #include "speed.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <millwright/clock.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "peer.h"
 #include "site.h"
 
 enum { VALUE_MS, VALUE_PREFIX_USED };
@@ -37,7 +35,6 @@ static int measure_after(struct cell *cell, struct subject *before,
                          double values[BENCH_VALUES_MAX]);
 static int measure_post(struct site *site, struct cell *cell, char *body,
                         double values[BENCH_VALUES_MAX]);
-static int clang_run(const struct cell *cell, double *ms);
 static int clang_check(const struct cell *cell);
 
 int speed_measure(const struct plan *plan, struct speed speeds[SUBJECTS])
@@ -209,10 +206,13 @@ static int measure_cached(void *context, unsigned round, double values[BENCH_VAL
 static int measure_clang(void *context, unsigned round, double values[BENCH_VALUES_MAX])
 {
     struct cell *cell = context;
+    uint64_t begin_ns;
     int error;
 
     plan_pause(cell->plan);
-    error = clang_run(cell, &values[VALUE_MS]);
+    begin_ns = mw_clock_ns();
+    error = peer_compile(cell->subject, cell->folder, "clang.o");
+    values[VALUE_MS] = (double)(mw_clock_ns() - begin_ns) / MW_NS_PER_MS;
     return error == 0 && round == 0 ? clang_check(cell) : error;
 }
 
@@ -231,35 +231,6 @@ static int measure_post(struct site *site, struct cell *cell, char *body,
         error = -EBADMSG;
     }
     return error;
-}
-
-/* ---- a compile by a process ---- */
-
-static int clang_run(const struct cell *cell, double *ms)
-{
-    const char *argv[] = {COMPILER,  "-c", cell->subject->file, cell->subject->flag, "-o",
-                          "clang.o", NULL};
-    posix_spawn_file_actions_t actions;
-    uint64_t begin_ns;
-    pid_t pid;
-    int status = 0;
-    int error;
-
-    if (posix_spawn_file_actions_init(&actions) != 0 ||
-        posix_spawn_file_actions_addchdir_np(&actions, cell->folder) != 0 ||
-        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) != 0)
-        return -ENOMEM; /* its warnings are many */
-    begin_ns = mw_clock_ns();
-    error = posix_spawnp(&pid, COMPILER, &actions, NULL, (char **)argv, environ);
-    if (error == 0)
-        status = process_wait(pid);
-    *ms = (double)(mw_clock_ns() - begin_ns) / MW_NS_PER_MS;
-    posix_spawn_file_actions_destroy(&actions);
-    if (error != 0)
-        fprintf(stderr, "compile: cannot run '%s': %s: install it\n", COMPILER, strerror(error));
-    else if (status != 0)
-        fprintf(stderr, "compile: %s ended with %d\n", COMPILER, status);
-    return error != 0 ? -error : status != 0 ? -EBADMSG : 0;
 }
 
 static int clang_check(const struct cell *cell)

@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "plan.h"
 #include "source.h"
 
 #define GENERATED_LINES 2000u
@@ -44,16 +44,17 @@ struct subject subjects[SUBJECTS] = {
 
 static char *body_of(struct subject *subject, bool is_traced);
 static char *source_of(unsigned number);
-static int zlib_read(struct subject *subject, const char *corpus);
+static int zlib_read(struct subject *subject, const char *corpus, const char *folder);
+static void headers_read(struct subject *subject, const char *folder, const char *list);
 static json_t *file_json(const char *name, const char *content);
 
-int subjects_make(const char *corpus)
+int subjects_make(const char *corpus, const char *folder)
 {
     for (unsigned i = 0; i < SUBJECTS; i++) {
         struct subject *subject = &subjects[i];
 
         subject->others = json_array();
-        if (i == DEFLATE_O2 && zlib_read(subject, corpus) == 0)
+        if (i == DEFLATE_O2 && zlib_read(subject, corpus, folder) == 0)
             continue;
         subject->source = source_of(i);
         if (subject->source == NULL || subject->others == NULL)
@@ -154,36 +155,46 @@ static char *source_of(unsigned number)
     }
 }
 
-/* deflate.c and the headers beside it. Returns 0 or -ENOENT. */
-static int zlib_read(struct subject *subject, const char *corpus)
+/* deflate.c and the headers beside it that it includes: who sends a request has the list from the
+ * compiler, and sends no other. Returns 0 or -ENOENT. */
+static int zlib_read(struct subject *subject, const char *corpus, const char *folder)
 {
-    char *folder = path_join(corpus, "zlib");
-    char *path = path_join(folder, subject->file);
-    FTS *tree = NULL;
+    char *zlib = path_join(corpus, "zlib");
+    char *path = path_join(zlib, subject->file);
+    char *list = path_join(folder, "headers");
+    const char *const argv[] = {COMPILER, "-MM", subject->file, NULL};
 
-    if (access(path, R_OK) == 0)
-        tree = fts_open((char *const[]){folder, NULL}, FTS_PHYSICAL, NULL);
-    for (FTSENT *entry; tree != NULL && (entry = fts_read(tree)) != NULL;) {
-        bool is_main = strcmp(entry->fts_name, subject->file) == 0;
+    if (access(path, R_OK) == 0 && process_run(zlib, argv, NULL, list) == 0) {
+        subject->source = file_read(path).data;
+        headers_read(subject, zlib, list);
+    }
+    free(list);
+    free(path);
+    free(zlib);
+    return subject->source == NULL ? -ENOENT : 0;
+}
+
+/* `list` is a rule of make: an object, a colon, the main file and the headers, on lines that end
+ * with a backslash. */
+static void headers_read(struct subject *subject, const char *folder, const char *list)
+{
+    struct bytes rule = file_read(list);
+    char *rest = NULL;
+
+    for (char *name = strtok_r(rule.data, " \\\n", &rest); name != NULL;
+         name = strtok_r(NULL, " \\\n", &rest)) {
+        char *path;
         struct bytes text;
 
-        if (entry->fts_level > 0 && entry->fts_info == FTS_D)
-            fts_set(tree, entry, FTS_SKIP);
-        if (entry->fts_info != FTS_F || (!is_main && fnmatch("*.h", entry->fts_name, 0) != 0))
+        if (fnmatch("*.h", name, 0) != 0)
             continue;
-        text = file_read(entry->fts_path);
-        if (is_main) {
-            subject->source = text.data;
-            continue;
-        }
-        json_array_append_new(subject->others, file_json(entry->fts_name, text.data));
+        path = path_join(folder, name);
+        text = file_read(path);
+        json_array_append_new(subject->others, file_json(name, text.data));
         free(text.data);
+        free(path);
     }
-    if (tree != NULL)
-        fts_close(tree);
-    free(path);
-    free(folder);
-    return subject->source == NULL ? -ENOENT : 0;
+    free(rule.data);
 }
 
 static json_t *file_json(const char *name, const char *content)

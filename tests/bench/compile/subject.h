@@ -41,10 +41,10 @@ struct subject {
 
 extern struct subject subjects[SUBJECTS];
 
-/* Make the sources. deflate.c is taken from `corpus`, a folder that tests/corpus/fetch filled; when
- * it is not there something generated stands in for it, and the name says so.
- * Returns 0 or -ENOMEM. */
-int subjects_make(const char *corpus);
+/* Make the sources. deflate.c is taken from `corpus`, a folder that tests/corpus/fetch filled, with
+ * the headers that it includes, as the compiler tells by -MM into a file in `folder`; when it is
+ * not there something generated stands in for it, and the name says so. Returns 0 or -ENOMEM. */
+int subjects_make(const char *corpus, const char *folder);
 void subjects_free(void);
 
 /* The body of a request that nobody has made before: a comment at the end is another each time,

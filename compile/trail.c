@@ -180,17 +180,15 @@ static bool pass_link(struct trail *trail)
 
 static bool pass_mount(struct trail *trail)
 {
-    size_t bytes = trail->at_bytes;
+    char *slash = strrchr(trail->at, '/');
     bool is_watched;
 
-    if (bytes == 0)
+    if (!slash)
         return true;
-    while (trail->at[bytes] != '/')
-        bytes--;
-    trail->at[bytes] = '\0';
-    is_watched = inotify_add_watch(trail->trails->events, bytes ? trail->at : "/",
+    *slash = '\0';
+    is_watched = inotify_add_watch(trail->trails->events, slash > trail->at ? trail->at : "/",
                                    PASSED | IN_MOVED_FROM | IN_MASK_ADD) >= 0;
-    trail->at[bytes] = '/';
+    *slash = '/';
     return is_watched;
 }
 
@@ -223,8 +221,9 @@ static const char *place(const struct trail *trail)
 /* No entry of `at` is a link, so it is in the directory that its text says. */
 static void go_back(struct trail *trail)
 {
-    while (trail->at_bytes > 0 && trail->at[--trail->at_bytes] != '/')
-        ;
+    const char *slash = strrchr(trail->at, '/');
+
+    trail->at_bytes = slash ? (size_t)(slash - trail->at) : 0;
     trail->at[trail->at_bytes] = '\0';
     trail->mode = S_IFDIR;
 }

@@ -1,9 +1,9 @@
 /* Theory of the stamp. A walk hashes what it finds and leaves behind it (a) an inotify watch on
  * each directory, (b) watches on the trail of each path that such a watch does not cover: the
  * directories themselves, and symbolic links; trail.c says how, and (c) a list of places, the paths
- * that have no trail: dangling links, mostly. As long as nothing was mounted, no event came and no
- * place on the list moved, the hash is what a walk would find now. One poll tells; only places cost
- * a stat each.
+ * that have no trail: dangling links, mostly. As long as no mount came or went on their way,
+ * no event came and no place on the list moved, the hash is what a walk would find now. One poll
+ * tells; only places cost a stat each.
  *
  * 1. A directory is watched before it is read, and a path is watched or noted before it is
  *    followed: a change during the walk is either found by the walk or by the next look.
@@ -74,7 +74,7 @@ static int is_machine(const struct dirent *entry);
 static int dir_add(struct mw_toolchain *toolchain, const char *path);
 static char *identity_make(void);
 static int library_describe(struct dl_phdr_info *info, size_t bytes, void *text);
-static bool moved(struct mw_toolchain *toolchain) MW_REQUIRES(toolchain->lock);
+static bool moved(struct mw_toolchain *toolchain, bool in_walk) MW_REQUIRES(toolchain->lock);
 static int walk(struct mw_toolchain *toolchain) MW_REQUIRES(toolchain->lock);
 static int walk_dirs(struct mw_toolchain *toolchain, EVP_MD_CTX *hash) MW_REQUIRES(toolchain->lock);
 static int visit(struct mw_toolchain *toolchain, EVP_MD_CTX *hash, FTS *fts, FTSENT *entry)
@@ -216,7 +216,7 @@ int mw_toolchain_stamp(struct mw_toolchain *toolchain, uint8_t stamp[MW_TOOLCHAI
     int error = 0;
 
     mw_mutex_lock(&toolchain->lock);
-    if (!toolchain->current || moved(toolchain))
+    if (!toolchain->current || moved(toolchain, false))
         error = walk(toolchain);
     if (error == 0)
         memcpy(stamp, toolchain->stamp, MW_TOOLCHAIN_STAMP_BYTES);
@@ -398,16 +398,17 @@ static int library_describe(struct dl_phdr_info *info, size_t bytes, void *text)
     return 0;
 }
 
-/* Whether anything changed since the last walk. Events are not read: a walk that follows starts
- * with new queues, and what they would have told it finds on the disk. */
-static bool moved(struct mw_toolchain *toolchain)
+/* Whether anything changed since the last walk, or since this one began. Events are not read: a
+ * walk that follows starts with new queues, and what they would have told it finds on the disk. */
+static bool moved(struct mw_toolchain *toolchain, bool in_walk)
 {
     struct pollfd queues[] = {{.fd = toolchain->inotify, .events = POLLIN},
                               {.fd = toolchain->trails.mounts, .events = POLLPRI},
                               {.fd = toolchain->trails.events, .events = POLLIN}};
 
     if (poll(queues, sizeof queues / sizeof queues[0], 0) < 0 || queues[0].revents != 0 ||
-        queues[1].revents != 0 || (queues[2].revents != 0 && mw_trails_moved(&toolchain->trails)))
+        (queues[1].revents != 0 && (in_walk || mw_trails_mounted(&toolchain->trails))) ||
+        (queues[2].revents != 0 && mw_trails_moved(&toolchain->trails)))
         return true;
     for (size_t i = 0; i < toolchain->place_count; i++) {
         if (place_moved(&toolchain->places[i]))
@@ -433,7 +434,7 @@ static int walk(struct mw_toolchain *toolchain)
     if (error == 0 && EVP_DigestFinal_ex(hash, toolchain->stamp, NULL) != 1)
         error = -ENOMEM;
     EVP_MD_CTX_free(hash);
-    toolchain->current = error == 0 && toolchain->covered && !moved(toolchain);
+    toolchain->current = error == 0 && toolchain->covered && !moved(toolchain, true);
     return error;
 }
 

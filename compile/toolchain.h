@@ -3,11 +3,11 @@
  * A compile of a request reads the request's files and these directories, nothing else; so the
  * content key is known before the parse. The stamp covers every file below the directories; it is
  * taken once and kept exact by inotify: the kernel queues an event before the call that changes a
- * file returns, and the next mw_toolchain_stamp sees it and walks again. So does one after anything
- * at all was mounted or unmounted. The few paths that inotify cannot cover (dangling links, and
- * what leads through network file systems) are looked at each time. Not seen: writes through a
- * mapping until the file is closed, and changes made on another machine to a network file system
- * below the directories.
+ * file returns, and the next mw_toolchain_stamp sees it and walks again. So does one after
+ * something was mounted or unmounted on the way there. The few paths that inotify cannot cover
+ * (dangling links, and what leads through network file systems) are looked at each time. Not seen:
+ * writes through a mapping until the file is closed, and changes made on another machine to a
+ * network file system below the directories.
  *
  * Ownership:  mw_toolchain_new allocates, mw_toolchain_free releases.
  * Threads:    any thread. mw_toolchain_stamp blocks on the disk after a change (a walk of some

@@ -10,7 +10,10 @@
  * rmdir or a rename onto it. Of that there may be no event as long as somebody has it open. But
  * what is passed is not empty: its next entry must end first (1, 2). At the end of a trail there is
  * no next entry, so the directory must hold something, and that is watched.
- * 3. A mount over an entry, or the end of one, shows at `mounts`. A mount's own root is not what
+ * 3. A mount over an entry, or the end of one, shows at `mounts`. There are machines that mount
+ *    something each second, so what that is decides: but for mounts below directories of the root
+ *    that no trail passes, all must be as it was. What came and went left the watches as they
+ *    were. A mount's own root is not what
  * its entry holds below it, and that can be renamed in another namespace: its directory's
  *    IN_MOVED_FROM shows it.
  * 4. An entry is watched before it is looked at. When it changes in between, the watch may be on
@@ -31,10 +34,13 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define REST_BYTES (4 * PATH_MAX)
-#define PASSED     (IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB)
-#define ENDED      (PASSED | IN_MODIFY | IN_CLOSE_WRITE)
-#define XFS_MAGIC  0x58465342
+#define REST_BYTES        (4 * PATH_MAX)
+#define MOUNTED_BYTES_MIN (64u << 10)
+#define MOUNTED_BYTES_MAX (4u << 20)
+#define POINT_FIELD       4 /* of a line about a mount: where it is mounted */
+#define PASSED            (IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB)
+#define ENDED             (PASSED | IN_MODIFY | IN_CLOSE_WRITE)
+#define XFS_MAGIC         0x58465342
 
 /* A path on its way. */
 struct trail {
@@ -59,11 +65,17 @@ static void go_back(struct trail *trail);
 static bool watch(const struct trail *trail, unsigned mask);
 static bool is_local(struct mw_trails *trails, const char *path, dev_t device);
 static bool is_empty(const char *path);
+static void top_note(struct trail *trail);
+static char *mounted_read(int mounts);
+static const char *next_mount(const struct mw_trails *trails, const char **text, size_t *bytes);
+static bool is_on_trail(const struct mw_trails *trails, const char *mount);
 
 void mw_trails_open(struct mw_trails *trails)
 {
     *trails = (struct mw_trails){.events = inotify_init1(IN_NONBLOCK | IN_CLOEXEC),
                                  .mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC)};
+    if (trails->mounts >= 0)
+        trails->mounted = mounted_read(trails->mounts);
 }
 
 void mw_trails_close(struct mw_trails *trails)
@@ -73,6 +85,8 @@ void mw_trails_close(struct mw_trails *trails)
     if (trails->mounts >= 0)
         (void)close(trails->mounts);
     trails->events = trails->mounts = -1;
+    free(trails->mounted);
+    trails->mounted = NULL;
 }
 
 bool mw_trails_follow(struct mw_trails *trails, const char *path, int contents,
@@ -109,6 +123,25 @@ bool mw_trails_moved(const struct mw_trails *trails)
         }
     }
     return bytes == 0 || errno != EAGAIN;
+}
+
+bool mw_trails_mounted(const struct mw_trails *trails)
+{
+    char *mounted = mounted_read(trails->mounts);
+    const char *then = trails->mounted, *now = mounted;
+    bool is_same = then && now;
+
+    while (is_same) {
+        size_t then_bytes, now_bytes;
+        const char *was = next_mount(trails, &then, &then_bytes);
+        const char *is = next_mount(trails, &now, &now_bytes);
+
+        if (!was && !is)
+            break;
+        is_same = was && is && then_bytes == now_bytes && memcmp(was, is, now_bytes) == 0;
+    }
+    free(mounted);
+    return !is_same;
 }
 
 /* "" at the end of a path. */
@@ -153,6 +186,7 @@ static bool pass(struct trail *trail)
         !is_local(trail->trails, place(trail), makedev(found.stx_dev_major, found.stx_dev_minor)) ||
         !(found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT)) /* the kernel does not tell */
         return false;
+    top_note(trail);
     trail->mode = found.stx_mode;
     if (!S_ISDIR(trail->mode) && found.stx_nlink > 1)
         return false;
@@ -269,4 +303,84 @@ static bool is_empty(const char *path)
     if (dir)
         (void)closedir(dir);
     return !found;
+}
+
+static void top_note(struct trail *trail)
+{
+    struct mw_trails *trails = trail->trails;
+    const char *name = trail->at_bytes > 0 ? trail->at + 1 : "";
+    size_t bytes = strcspn(name, "/");
+
+    for (unsigned i = 0; i < trails->top_count; i++) {
+        if (strlen(trails->tops[i]) == bytes && memcmp(trails->tops[i], name, bytes) == 0)
+            return;
+    }
+    if (bytes >= MW_TRAIL_TOP_BYTES || trails->top_count == MW_TRAIL_TOPS_MAX)
+        trails->has_other_tops = true;
+    else if (bytes > 0)
+        memcpy(trails->tops[trails->top_count++], name, bytes); /* behind it are zeros */
+}
+
+/* A line for each mount. NULL: cannot be read, or is too long. */
+static char *mounted_read(int mounts)
+{
+    size_t bytes = 0, capacity = MOUNTED_BYTES_MIN;
+    char *text = malloc(capacity);
+    ssize_t got = lseek(mounts, 0, SEEK_SET) == 0 ? 1 : -1;
+
+    while (text && got > 0) {
+        if (bytes + 1 == capacity) {
+            char *larger = capacity < MOUNTED_BYTES_MAX ? realloc(text, 2 * capacity) : NULL;
+
+            if (!larger)
+                break;
+            text = larger;
+            capacity *= 2;
+        }
+        got = read(mounts, text + bytes, capacity - 1 - bytes);
+        bytes += got > 0 ? (size_t)got : 0;
+    }
+    if (!text || got != 0) {
+        free(text);
+        return NULL;
+    }
+    text[bytes] = '\0';
+    return text;
+}
+
+/* The next line about a mount that matters, or NULL; moves `text` behind it. */
+static const char *next_mount(const struct mw_trails *trails, const char **text, size_t *bytes)
+{
+    while (**text != '\0') {
+        const char *line = *text;
+
+        *bytes = strcspn(line, "\n");
+        *text += *bytes + (line[*bytes] == '\n');
+        if (is_on_trail(trails, line))
+            return line;
+    }
+    return NULL;
+}
+
+/* In doubt it is. With a backslash the name is not as it stands there. */
+static bool is_on_trail(const struct mw_trails *trails, const char *mount)
+{
+    size_t bytes;
+
+    for (int field = 0; field < POINT_FIELD; field++) {
+        mount += strcspn(mount, " \n");
+        if (*mount != ' ')
+            return true;
+        mount++;
+    }
+    if (trails->has_other_tops || *mount++ != '/')
+        return true;
+    bytes = strcspn(mount, "/ \n");
+    if (bytes == 0 || memchr(mount, '\\', bytes))
+        return true;
+    for (unsigned i = 0; i < trails->top_count; i++) {
+        if (strlen(trails->tops[i]) == bytes && memcmp(trails->tops[i], mount, bytes) == 0)
+            return true;
+    }
+    return false;
 }

@@ -14,12 +14,18 @@
 #include <sys/types.h>
 
 #define MW_TRAIL_LINKS_MAX 40 /* the kernel's own bound */
+#define MW_TRAIL_TOPS_MAX  8
+#define MW_TRAIL_TOP_BYTES 32
 
 struct mw_trails {
     int events;  /* inotify; for poll(POLLIN) */
     int mounts;  /* for poll(POLLPRI): anything at all was mounted, moved or unmounted */
     dev_t local; /* a device whose changes all pass this kernel; where has_local */
     bool has_local;
+    char *mounted; /* what was mounted at mw_trails_open, as the kernel tells it; NULL: not known */
+    char tops[MW_TRAIL_TOPS_MAX][MW_TRAIL_TOP_BYTES]; /* in the root, passed by trails: "usr" */
+    unsigned top_count;
+    bool has_other_tops; /* more, or longer ones */
 };
 
 /* What cannot be had is -1 then; poll passes over it, and mw_trails_follow finds no trails. */
@@ -38,5 +44,9 @@ bool mw_trails_follow(struct mw_trails *trails, const char *path, int contents,
 
 /* Whether what waits at `events` tells of a trail. Empties it, as far as it does not. */
 bool mw_trails_moved(const struct mw_trails *trails);
+
+/* Whether other mounts than at mw_trails_open lie where trails begin. For when poll says so of
+ * `mounts`; not while trails are followed, as it does not see what came and went. */
+bool mw_trails_mounted(const struct mw_trails *trails);
 
 #endif

@@ -30,6 +30,7 @@
 #define FILE_NAME      "store.db"
 #define APPLICATION_ID 0x4d575354 /* "MWST" */
 #define COMPRESS_LEVEL 3
+#define SMALL_BYTES    2048u /* to compress less takes longer than to write it */
 #define CHECKSUM_BYTES 32u
 #define ENTRY_PART_MAX 4u /* an entry takes at most one part in so many of max_bytes */
 #define DIRECTORY_MODE 0700
@@ -39,11 +40,12 @@ enum statement {
     COMMIT,
     ROLLBACK,
     FIND,
-    EXISTS,
-    TICK,
+    CLOCK,
+    SET_CLOCK,
     INSERT_ENTRY,
     INSERT_CONTENT,
     INSERT_MANIFEST,
+    FIND_OLD_MANIFEST,
     TRIM_MANIFESTS,
     FIND_MANIFESTS,
     REMOVE_MANIFEST,
@@ -67,16 +69,17 @@ static const char *const sql[STATEMENTS] = {
               " sources = (SELECT count(*) FROM entry_source JOIN source ON source.id = source_id"
               " WHERE entry_id = entry.id)"
               " FROM entry LEFT JOIN content USING (id) WHERE key = ?1"),
-    [EXISTS] = "SELECT 1 FROM entry WHERE key = ?1",
-    [TICK] = "UPDATE total SET clock = clock + 1 RETURNING clock",
+    [CLOCK] = "SELECT clock + 1 FROM total",
+    [SET_CLOCK] = "UPDATE total SET clock = ?1",
     [INSERT_ENTRY] = ("INSERT OR IGNORE INTO entry"
                       " (id, used, key, kind, meta_bytes, artifact_bytes, stored_bytes, checksum,"
                       " sources) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
     [INSERT_CONTENT] = "INSERT INTO content (id, meta, artifact) VALUES (?1, ?2, ?3)",
     [INSERT_MANIFEST] = ("INSERT INTO manifest (id, base, text_bytes, stored_bytes, checksum, text)"
                          " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
-    [TRIM_MANIFESTS] = ("DELETE FROM manifest WHERE base = ?1 AND id NOT IN"
-                        " (SELECT id FROM manifest WHERE base = ?1 ORDER BY id DESC LIMIT ?2)"),
+    [FIND_OLD_MANIFEST] =
+        "SELECT id FROM manifest WHERE base = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2",
+    [TRIM_MANIFESTS] = "DELETE FROM manifest WHERE base = ?1 AND id <= ?2",
     [FIND_MANIFESTS] = ("SELECT id, text_bytes, checksum, text FROM manifest WHERE base = ?1"
                         " ORDER BY id DESC LIMIT ?2"),
     [REMOVE_MANIFEST] = "DELETE FROM manifest WHERE id = ?1",
@@ -215,6 +218,7 @@ static int parcel_insert(struct connection *connection, struct parcel *parcel);
 static int entry_insert(struct connection *connection, const struct parcel *parcel, int64_t id);
 static int content_insert(struct connection *connection, const struct parcel *parcel, int64_t id);
 static int manifest_insert(struct connection *connection, const struct parcel *parcel, int64_t id);
+static int manifests_trim(struct connection *connection, const struct mw_key *base);
 static int source_link(struct connection *connection, const struct mw_store_source *source,
                        struct packed *packed, int64_t entry_id);
 static int source_insert(struct connection *connection, const struct mw_store_source *source,
@@ -232,6 +236,7 @@ static int pack(struct packed *packed, const char *data, size_t bytes);
 static int unpack(const struct packed *packed, char **data, size_t *bytes);
 static int run(struct connection *connection, enum statement which, int64_t *first,
                int64_t *second);
+static int tick(struct connection *connection, int64_t *now);
 static int finish(struct connection *connection, int error);
 static int count_error(struct mw_store *store, int error);
 static int error_of(int result);
@@ -333,13 +338,11 @@ int mw_store_keep(struct mw_store *store, const struct mw_key *key,
     error = connection_take(store, &connection);
     if (error < 0)
         return count_error(store, error);
-    if (!exists(connection, EXISTS, key->text)) {
-        error = parcel_pack(&parcel, connection, entry);
-        if (error == 0 && parcel_bytes(&parcel) > store->max_bytes / ENTRY_PART_MAX)
-            error = -EFBIG;
-        if (error == 0)
-            error = parcel_write(store, connection, &parcel);
-    }
+    error = parcel_pack(&parcel, connection, entry);
+    if (error == 0 && parcel_bytes(&parcel) > store->max_bytes / ENTRY_PART_MAX)
+        error = -EFBIG;
+    if (error == 0)
+        error = parcel_write(store, connection, &parcel);
     connection_return(store, connection);
     parcel_fini(&parcel);
     if (error == 0)
@@ -901,7 +904,7 @@ static int parcel_write(struct mw_store *store, struct connection *connection,
 static int parcel_insert(struct connection *connection, struct parcel *parcel)
 {
     int64_t id = 0;
-    int error = run(connection, TICK, &id, NULL);
+    int error = tick(connection, &id);
 
     if (error == 0)
         error = entry_insert(connection, parcel, id);
@@ -952,7 +955,6 @@ static int manifest_insert(struct connection *connection, const struct parcel *p
 {
     static const struct packed none;
     sqlite3_stmt *insert = connection->statements[INSERT_MANIFEST];
-    sqlite3_stmt *trim_base = connection->statements[TRIM_MANIFESTS];
     const struct packed *manifest = &parcel->manifest;
     const struct mw_key *base = parcel->more->base;
     uint8_t sum[CHECKSUM_BYTES];
@@ -970,8 +972,23 @@ static int manifest_insert(struct connection *connection, const struct parcel *p
         error = run(connection, INSERT_MANIFEST, NULL, NULL);
     if (error < 0)
         return error;
+    return manifests_trim(connection, base);
+}
+
+static int manifests_trim(struct connection *connection, const struct mw_key *base)
+{
+    sqlite3_stmt *find = connection->statements[FIND_OLD_MANIFEST];
+    sqlite3_stmt *trim_base = connection->statements[TRIM_MANIFESTS];
+    int64_t old = -1;
+    int error;
+
+    (void)sqlite3_bind_text(find, 1, base->text, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(find, 2, MW_STORE_MANIFESTS_OF_BASE);
+    error = run(connection, FIND_OLD_MANIFEST, &old, NULL);
+    if (error < 0 || old < 0)
+        return error;
     (void)sqlite3_bind_text(trim_base, 1, base->text, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(trim_base, 2, MW_STORE_MANIFESTS_OF_BASE);
+    (void)sqlite3_bind_int64(trim_base, 2, old);
     return run(connection, TRIM_MANIFESTS, NULL, NULL);
 }
 
@@ -1000,7 +1017,7 @@ static int source_insert(struct connection *connection, const struct mw_store_so
 {
     sqlite3_stmt *insert = connection->statements[INSERT_SOURCE];
     int64_t id = 0;
-    int error = run(connection, TICK, &id, NULL);
+    int error = tick(connection, &id);
 
     if (error < 0)
         return error;
@@ -1100,7 +1117,7 @@ static int touches_write(struct mw_store *store, struct connection *connection)
     for (unsigned i = 0; error == 0 && i < count; i++) {
         int64_t now = 0;
 
-        error = run(connection, TICK, &now, NULL);
+        error = tick(connection, &now);
         if (error == 0) {
             (void)sqlite3_bind_int64(connection->statements[TOUCH], 1, ids[i]);
             (void)sqlite3_bind_int64(connection->statements[TOUCH], 2, now);
@@ -1129,13 +1146,13 @@ static int checksum(uint8_t sum[CHECKSUM_BYTES], const struct mw_key *key, enum 
     return done ? 0 : -ENOMEM;
 }
 
-/* Compress, unless that would not shrink it. */
+/* Compress, unless it is small or would not shrink. */
 static int pack(struct packed *packed, const char *data, size_t bytes)
 {
     size_t room = ZSTD_compressBound(bytes), used;
 
     *packed = (struct packed){.data = data, .bytes = bytes, .raw_bytes = bytes};
-    if (bytes == 0)
+    if (bytes < SMALL_BYTES)
         return 0;
     packed->owned = malloc(room);
     if (!packed->owned)
@@ -1187,6 +1204,17 @@ static int run(struct connection *connection, enum statement which, int64_t *fir
     (void)sqlite3_reset(statement);
     (void)sqlite3_clear_bindings(statement);
     return error_of(result);
+}
+
+/* The next time of the store's own clock. RETURNING would build a table for that each time. */
+static int tick(struct connection *connection, int64_t *now)
+{
+    int error = run(connection, CLOCK, now, NULL);
+
+    if (error < 0)
+        return error;
+    (void)sqlite3_bind_int64(connection->statements[SET_CLOCK], 1, *now);
+    return run(connection, SET_CLOCK, NULL, NULL);
 }
 
 /* Commit when `error` is 0, roll back otherwise or when the commit fails. */

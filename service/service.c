@@ -187,6 +187,8 @@ static int open_store(struct mw_service *service, char *why, size_t why_bytes)
     }
     error = mw_store_open(&service->store, settings->data,
                           &(struct mw_store_options){.max_bytes = settings->store_max_bytes});
+    if (!error) /* a service that has just started knows what it has */
+        error = mw_store_stats(service->store, &service->store_stats);
     if (error)
         snprintf(why, why_bytes, "cannot open the store in %s: %s", settings->data,
                  mw_strerror(error));

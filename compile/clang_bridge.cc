@@ -88,6 +88,23 @@ using clang::DiagnosticsEngine;
 using clang::SourceLocation;
 using llvm::StringRef;
 
+/* See mw_bridge_leave_memory. */
+std::atomic<bool> memory_is_left; /* set once, before the run: relaxed */
+
+bool is_left()
+{
+    return memory_is_left.load(std::memory_order_relaxed);
+}
+
+struct DeleteUnlessLeft {
+    template <typename T> void operator()(T *object) const
+    {
+        if (!is_left())
+            delete object;
+    }
+};
+template <typename T> using Owned = std::unique_ptr<T, DeleteUnlessLeft>;
+
 /* A preamble, where it lies. clang's file system in memory hashes what it is given, which here is
  * megabytes that are read nowhere else. */
 class PreambleFile : public vfs::File
@@ -1158,14 +1175,6 @@ bool Run::add_files()
     return true;
 }
 
-/* See mw_bridge_leave_memory. */
-std::atomic<bool> memory_is_left; /* set once, before the run: relaxed */
-
-bool is_left()
-{
-    return memory_is_left.load(std::memory_order_relaxed);
-}
-
 /* For some targets the driver sets options of LLVM's that are the whole process's (-mllvm): other
  * compiles would obey them too, and without them the code is not what clang makes. The syntax of
  * assembly is one as well, but see AsmSyntax. */
@@ -1368,10 +1377,8 @@ bool Run::execute(clang::CompilerInstance &compiler)
 
 void Run::compile(std::shared_ptr<clang::CompilerInvocation> made)
 {
-    auto owned = std::make_unique<clang::CompilerInstance>();
+    Owned<clang::CompilerInstance> owned(new clang::CompilerInstance);
     clang::CompilerInstance &compiler = *owned;
-    if (is_left())
-        (void)owned.release();
     compiler.setInvocation(std::move(made));
     compiler.setVerboseOutputStream(llvm::nulls());
     compiler.createDiagnostics(&sink, /*ShouldOwnClient=*/false);
@@ -1542,11 +1549,7 @@ std::atomic<bool> recovering; /* set once, before threads exist: relaxed */
 
 int run_unguarded(const mw_bridge_job &job, mw_bridge_result &result)
 {
-    auto run = std::make_unique<Run>(job, result);
-    int rc = run->run();
-    if (is_left())
-        (void)run.release();
-    return rc;
+    return Owned<Run>(new Run(job, result))->run();
 }
 
 int run_until_breakdown(const mw_bridge_job &job, mw_bridge_result &result)

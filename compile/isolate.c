@@ -6,7 +6,7 @@
  * 2. What it answers is read from a file of fixed size, each byte once.
  * 3. A worker that ended is the zygote's to reap; the zygote tells how. When nobody can tell, the
  *    zygote is dead and took it along. Then the request is tried once more, as it is when its
- * worker was dead before it began; never when a worker died of what it compiled. */
+ *    worker was dead before it began; never when a worker died of what it compiled. */
 #include <millwright/isolate.h>
 
 #include <assert.h>

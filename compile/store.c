@@ -45,7 +45,6 @@ enum statement {
     INSERT_ENTRY,
     INSERT_CONTENT,
     INSERT_MANIFEST,
-    FIND_OLD_MANIFEST,
     TRIM_MANIFESTS,
     FIND_MANIFESTS,
     REMOVE_MANIFEST,
@@ -77,9 +76,8 @@ static const char *const sql[STATEMENTS] = {
     [INSERT_CONTENT] = "INSERT INTO content (id, meta, artifact) VALUES (?1, ?2, ?3)",
     [INSERT_MANIFEST] = ("INSERT INTO manifest (id, base, text_bytes, stored_bytes, checksum, text)"
                          " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
-    [FIND_OLD_MANIFEST] =
-        "SELECT id FROM manifest WHERE base = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2",
-    [TRIM_MANIFESTS] = "DELETE FROM manifest WHERE base = ?1 AND id <= ?2",
+    [TRIM_MANIFESTS] = ("DELETE FROM manifest WHERE base = ?1 AND id <= (SELECT id FROM manifest"
+                        " WHERE base = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)"),
     [FIND_MANIFESTS] = ("SELECT id, text_bytes, checksum, text FROM manifest WHERE base = ?1"
                         " ORDER BY id DESC LIMIT ?2"),
     [REMOVE_MANIFEST] = "DELETE FROM manifest WHERE id = ?1",
@@ -218,7 +216,6 @@ static int parcel_insert(struct connection *connection, struct parcel *parcel);
 static int entry_insert(struct connection *connection, const struct parcel *parcel, int64_t id);
 static int content_insert(struct connection *connection, const struct parcel *parcel, int64_t id);
 static int manifest_insert(struct connection *connection, const struct parcel *parcel, int64_t id);
-static int manifests_trim(struct connection *connection, const struct mw_key *base);
 static int source_link(struct connection *connection, const struct mw_store_source *source,
                        struct packed *packed, int64_t entry_id);
 static int source_insert(struct connection *connection, const struct mw_store_source *source,
@@ -955,6 +952,7 @@ static int manifest_insert(struct connection *connection, const struct parcel *p
 {
     static const struct packed none;
     sqlite3_stmt *insert = connection->statements[INSERT_MANIFEST];
+    sqlite3_stmt *trim_base = connection->statements[TRIM_MANIFESTS];
     const struct packed *manifest = &parcel->manifest;
     const struct mw_key *base = parcel->more->base;
     uint8_t sum[CHECKSUM_BYTES];
@@ -972,23 +970,8 @@ static int manifest_insert(struct connection *connection, const struct parcel *p
         error = run(connection, INSERT_MANIFEST, NULL, NULL);
     if (error < 0)
         return error;
-    return manifests_trim(connection, base);
-}
-
-static int manifests_trim(struct connection *connection, const struct mw_key *base)
-{
-    sqlite3_stmt *find = connection->statements[FIND_OLD_MANIFEST];
-    sqlite3_stmt *trim_base = connection->statements[TRIM_MANIFESTS];
-    int64_t old = -1;
-    int error;
-
-    (void)sqlite3_bind_text(find, 1, base->text, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(find, 2, MW_STORE_MANIFESTS_OF_BASE);
-    error = run(connection, FIND_OLD_MANIFEST, &old, NULL);
-    if (error < 0 || old < 0)
-        return error;
     (void)sqlite3_bind_text(trim_base, 1, base->text, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(trim_base, 2, old);
+    (void)sqlite3_bind_int64(trim_base, 2, MW_STORE_MANIFESTS_OF_BASE);
     return run(connection, TRIM_MANIFESTS, NULL, NULL);
 }
 

@@ -9,9 +9,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define HUGE_BYTES     ((uintptr_t)2 << 20) /* of x86-64, and of arm64 with pages of 4 KiB */
-#define PAGES_MAX      512u                 /* in one huge page */
-#define USED_PAGES_MIN 32u                  /* two faults: the kernel maps 16 pages around each */
+#define PAGES_MAX      512u /* in one huge page */
+#define USED_PAGES_MIN 32u  /* two faults: the kernel maps 16 pages around each */
 #define THP_ENABLED    "/sys/kernel/mm/transparent_hugepage/enabled"
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* since Linux 6.1 */
@@ -74,8 +73,8 @@ static int library_visit(struct dl_phdr_info *info, size_t bytes, void *user)
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
         uintptr_t begin = info->dlpi_addr + header->p_vaddr, end = begin + header->p_memsz;
         const struct part part = {
-            .begin = (begin + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1),
-            .end = end & ~(HUGE_BYTES - 1),
+            .begin = (begin + MW_HUGE_PAGE_BYTES - 1) & ~(MW_HUGE_PAGE_BYTES - 1),
+            .end = end & ~(MW_HUGE_PAGE_BYTES - 1),
             .protection = PROT_READ | (header->p_flags & PF_X ? PROT_EXEC : 0),
             .is_of_file = header->p_type == PT_LOAD,
         };
@@ -91,11 +90,11 @@ static int library_visit(struct dl_phdr_info *info, size_t bytes, void *user)
  * Pages that somebody wrote to, a debugger or that linker, would be lost. */
 static size_t part_forget(const struct part *part)
 {
-    for (uintptr_t at = part->begin; part->is_of_file && at < part->end; at += HUGE_BYTES) {
+    for (uintptr_t at = part->begin; part->is_of_file && at < part->end; at += MW_HUGE_PAGE_BYTES) {
         bool has_own;
 
         if (pages_used(at, &has_own) > 0 && !has_own)
-            (void)madvise((void *)at, HUGE_BYTES, MADV_DONTNEED);
+            (void)madvise((void *)at, MW_HUGE_PAGE_BYTES, MADV_DONTNEED);
     }
     return 0;
 }
@@ -106,10 +105,10 @@ static size_t part_enlarge(const struct part *part)
     size_t moved_bytes = 0;
     bool has_own;
 
-    for (uintptr_t begin = part->begin, end; begin < part->end; begin = end + HUGE_BYTES) {
+    for (uintptr_t begin = part->begin, end; begin < part->end; begin = end + MW_HUGE_PAGE_BYTES) {
         end = begin;
         while (end < part->end && pages_used(end, &has_own) >= USED_PAGES_MIN)
-            end += HUGE_BYTES;
+            end += MW_HUGE_PAGE_BYTES;
         if (end > begin && run_move(begin, end - begin, part->protection))
             moved_bytes += end - begin;
     }
@@ -119,9 +118,9 @@ static size_t part_enlarge(const struct part *part)
 /* Put a copy on huge pages in the place of what is there. */
 static bool run_move(uintptr_t begin, size_t bytes, int protection)
 {
-    char *room =
-        mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    char *copy = room + (-(uintptr_t)room & (HUGE_BYTES - 1));
+    char *room = mmap(NULL, bytes + MW_HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *copy = room + (-(uintptr_t)room & (MW_HUGE_PAGE_BYTES - 1));
     bool moved = false;
 
     if (room == MAP_FAILED)
@@ -136,7 +135,7 @@ static bool run_move(uintptr_t begin, size_t bytes, int protection)
     (void)munmap(room, (size_t)(copy - room));
     if (!moved)
         (void)munmap(copy, bytes);
-    (void)munmap(copy + bytes, HUGE_BYTES - (size_t)(copy - room));
+    (void)munmap(copy + bytes, MW_HUGE_PAGE_BYTES - (size_t)(copy - room));
     return moved;
 }
 
@@ -144,7 +143,7 @@ static bool run_move(uintptr_t begin, size_t bytes, int protection)
 static unsigned pages_used(uintptr_t begin, bool *has_own)
 {
     uint64_t pages[PAGES_MAX];
-    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), count = HUGE_BYTES / page_bytes;
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), count = MW_HUGE_PAGE_BYTES / page_bytes;
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     ssize_t got = -1;
     unsigned used = 0;

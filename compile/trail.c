@@ -7,15 +7,14 @@
  *    otherwise. One with several names has no trail: overlayfs may make a second inode of it, and
  *    have its events there.
  * 2. An entry that is a directory ends by a rename away, IN_MOVE_SELF; or, once it is empty, by
- * rmdir or a rename onto it. Of that there may be no event as long as somebody has it open. But
- * what is passed is not empty: its next entry must end first (1, 2). At the end of a trail there is
- * no next entry, so the directory must hold something, and that is watched.
+ *    rmdir or a rename onto it. Of that there may be no event as long as somebody has it open. But
+ *    what is passed is not empty: its next entry must end first (1, 2). At the end of a trail there
+ *    is no next entry, so the directory must hold something, and that is watched.
  * 3. A mount over an entry, or the end of one, shows at `mounts`. There are machines that mount
  *    something each second, so what that is decides: but for mounts below directories of the root
  *    that no trail passes, all must be as it was. What came and went left the watches as they
- *    were. A mount's own root is not what
- * its entry holds below it, and that can be renamed in another namespace: its directory's
- *    IN_MOVED_FROM shows it.
+ *    were. A mount's own root is not what its entry holds below it, and that can be renamed in
+ *    another namespace: its directory's IN_MOVED_FROM shows it.
  * 4. An entry is watched before it is looked at. When it changes in between, the watch may be on
  *    what was there before, but then 1 or 2 has left its event. */
 #include "trail.h"

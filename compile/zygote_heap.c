@@ -4,8 +4,9 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#define HUGE_BYTES     ((uintptr_t)2 << 20) /* of x86-64, and of arm64 with pages of 4 KiB */
-#define PLUG_BYTES_MAX 65536u               /* what is larger is few, and may stay free */
+#include "text_pages.h"
+
+#define PLUG_BYTES_MAX 65536u /* what is larger is few, and may stay free */
 
 static void holes_fill(uintptr_t top);
 static void top_align(uintptr_t top);
@@ -37,7 +38,8 @@ static void holes_fill(uintptr_t top)
 static void top_align(uintptr_t top)
 {
     const uintptr_t note_bytes = 2048, least_bytes = 8192;
-    const uintptr_t end = ((top + least_bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1)) - note_bytes;
+    const uintptr_t end =
+        ((top + least_bytes + MW_HUGE_PAGE_BYTES - 1) & ~(MW_HUGE_PAGE_BYTES - 1)) - note_bytes;
     static void *volatile filling; /* so that no compiler takes this for nothing */
 
     if (top > 0)

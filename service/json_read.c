@@ -4,8 +4,8 @@
  *
  * 1. What jansson says of the short text is what it would say of the whole one: a token is a string
  *    where a string was, and only those are replaced of which it is certain what jansson would make
- *    of them: they are no names of members, and hold well-formed UTF-8, no control characters and
- * no escape but of one letter. All else is left for jansson to read, or to refuse.
+ *    of them: they are no names of members, and hold well-formed UTF-8, no control characters, and
+ *    no escape but of one letter. All else is left for jansson to read, or to refuse.
  * 2. When it refuses the short text it is given the whole one, so that the place that it tells is
  *    right.
  * 3. Nobody can send a token: each text has its own, with 128 random bits. */

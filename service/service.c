@@ -369,7 +369,7 @@ static void start_housekeeping(struct mw_service *service)
     uv_timer_init(service->loop, &service->census_timer);
     service->census_timer.data = service;
     service->census_timer_open = true;
-    uv_timer_start(&service->census_timer, on_census, 0, CENSUS_MS);
+    uv_timer_start(&service->census_timer, on_census, CENSUS_MS, CENSUS_MS);
 }
 
 static int work_warm(struct mw_step *step)

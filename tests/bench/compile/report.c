@@ -165,11 +165,12 @@ static void print_memory(FILE *out, const struct findings *findings)
     grid_set(&grid, 2, 0, "zygote");
     grid_set(&grid, 3, 0, "workers together");
     grid_set(&grid, 4, 0, "workers alive, also those that wait");
-    grid_set(&grid, 5, 0, "one worker, resident, shared pages in full");
+    grid_set(&grid, 5, 0, "one worker, resident, without shared code");
     fprintf(out, "\nmemory: the most MiB, with %s on a lane of 2 threads\n\n",
             subjects[WORDS_O0].name);
     grid_print(&grid, out);
-    fprintf(out, "\nOf pages that processes share each has its part, but for the last row.\n");
+    fprintf(out, "\nOf pages that processes share each has its part; the last row leaves the "
+                 "compiler's code out.\n");
 }
 
 static void print_where(FILE *out, const struct findings *findings)

@@ -37,6 +37,7 @@
 #include <clang/Basic/Version.h>
 #include <clang/CodeGen/BackendUtil.h>
 #include <clang/CodeGen/CodeGenAction.h>
+#include <clang/CodeGen/ModuleBuilder.h>
 #include <clang/Frontend/ASTConsumers.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
@@ -261,6 +262,16 @@ class View : public vfs::FileSystem
         preamble = StringRef(static_cast<const char *>(use.bytes), use.count);
     }
 
+    /* The run's own files were others. */
+    void start_over(StringRef gone)
+    {
+        memory = llvm::makeIntrusiveRefCnt<vfs::InMemoryFileSystem>();
+        memory->setCurrentWorkingDirectory(directory);
+        llvm::SmallString<256> place;
+        locate(gone, place);
+        lookups.erase(place.str().str());
+    }
+
     /* A file of the run's own. */
     void add(StringRef name, std::unique_ptr<llvm::MemoryBuffer> text)
     {
@@ -446,19 +457,148 @@ class Cancel : public llvm::OptPassGate
     bool seen = false;
 };
 
-/* The text of a preamble has one line for each #include that its stretch of the main file has. Give
+/* See mw_bridge_pause_after_prefix. The main file's place is taken by the prefix, in a buffer with
+ * room for any rest. When the last header of the prefix has been read, clang's lexer of the main
+ * file is made anew, over the text of the real one and behind the includes in it; whatever else
+ * knows the main file's name or text is told. */
+class HeadStart
+{
+  public:
+    explicit HeadStart(View &view) : pause(std::exchange(next_pause, {})), view(view)
+    {
+    }
+
+    bool is_wanted() const
+    {
+        return pause.fn;
+    }
+
+    std::unique_ptr<llvm::MemoryBuffer> begin(const mw_source_file &file)
+    {
+        auto room = llvm::WritableMemoryBuffer::getNewMemBuffer(MW_BRIDGE_REST_BYTES_MAX);
+        if (!room || file.bytes > MW_BRIDGE_REST_BYTES_MAX)
+            return nullptr;
+        memcpy(room->getBufferStart(), file.data, file.bytes);
+        name = file.name;
+        prefix = StringRef(file.data, file.bytes).str();
+        headers_left = StringRef(prefix).count('\n');
+        return room;
+    }
+
+    /* Of the main file the byte at `offset` is one of the prefix: where no other text was, though
+     * that has taken its place. */
+    bool holds(unsigned offset) const
+    {
+        return offset < prefix.size();
+    }
+
+    unsigned line(unsigned offset) const
+    {
+        return 1 + StringRef(prefix).take_front(offset).count('\n');
+    }
+
+    /* A header was read, or skipped because it had been: `at` is in the file that includes it. */
+    void header_done(SourceLocation at, clang::CompilerInstance &compiler)
+    {
+        const clang::SourceManager &sources = compiler.getSourceManager();
+        if (headers_left > 0 && sources.getFileID(at) == sources.getMainFileID() &&
+            --headers_left == 0)
+            go_on(compiler);
+    }
+
+    clang::CodeGenerator *generator = nullptr; /* of a run that has one */
+
+    static void set_pause(void (*fn)(void *user, mw_bridge_rest *rest), void *user)
+    {
+        next_pause = {fn, user};
+    }
+
+  private:
+    struct Pause {
+        void (*fn)(void *user, mw_bridge_rest *rest) = nullptr;
+        void *user = nullptr;
+    };
+
+    void go_on(clang::CompilerInstance &compiler)
+    {
+        mw_bridge_rest rest = {};
+        pause.fn(pause.user, &rest);
+        view.start_over(name);
+        for (size_t i = 0; i < rest.file_count; i++)
+            view.add(rest.files[i].name, copy(rest.files[i]));
+        auto *main = std::find_if(
+            rest.files, rest.files + rest.file_count,
+            [&](const mw_source_file &file) { return StringRef(file.name) == rest.main; });
+        auto entry = compiler.getFileManager().getOptionalFileRef(rest.main);
+        if (!entry || main == rest.files + rest.file_count ||
+            main->bytes > MW_BRIDGE_REST_BYTES_MAX || rest.covers_bytes > main->bytes)
+            llvm::report_fatal_error("the rest does not go with its prefix");
+        replace_text(compiler, *entry, *main, rest.covers_bytes);
+        replace_name(compiler, rest.main);
+    }
+
+    void replace_text(clang::CompilerInstance &compiler, clang::FileEntryRef entry,
+                      const mw_source_file &main, size_t covers_bytes)
+    {
+        clang::SourceManager &sources = compiler.getSourceManager();
+        clang::Preprocessor &preprocessor = compiler.getPreprocessor();
+        clang::FileID file = sources.getMainFileID();
+        auto &content = const_cast<clang::SrcMgr::ContentCache &>(
+            sources.getSLocEntry(file).getFile().getContentCache());
+        content.OrigEntry = content.ContentsEntry = entry;
+        content.setBuffer(copy(main));
+        content.SourceLineCache = {};
+        preprocessor.markIncluded(entry);
+        auto *lexer = static_cast<clang::Lexer *>(preprocessor.getCurrentFileLexer());
+        lexer->~Lexer();
+        new (lexer) clang::Lexer(file, *content.getBufferIfLoaded(), preprocessor);
+        lexer->seek(covers_bytes, main.data[covers_bytes - 1] == '\n');
+    }
+
+    void replace_name(clang::CompilerInstance &compiler, StringRef main)
+    {
+        clang::FrontendInputFile &input = compiler.getFrontendOpts().Inputs[0];
+        input = clang::FrontendInputFile(main, input.getKind(), input.isSystem());
+        compiler.getCodeGenOpts().MainFileName = llvm::sys::path::filename(main).str();
+        if (!generator)
+            return;
+        generator->GetModule()->setModuleIdentifier(main);
+        generator->GetModule()->setSourceFileName(main);
+    }
+
+    static std::unique_ptr<llvm::MemoryBuffer> copy(const mw_source_file &file)
+    {
+        return llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
+    }
+
+    static Pause next_pause;
+
+    Pause pause;
+    View &view;
+    std::string name, prefix;
+    unsigned headers_left = 0;
+};
+
+HeadStart::Pause HeadStart::next_pause;
+
+/* The text of a prefix has one line for each #include that its stretch of the main file has. Give
  * the place in the main file that `at`, in such a line, stands for; or `at` when it is elsewhere.
  */
-SourceLocation in_main_file(clang::FullSourceLoc at, const clang::LangOptions &language)
+SourceLocation in_main_file(clang::FullSourceLoc at, const clang::LangOptions &language,
+                            const HeadStart &head_start)
 {
     const clang::SourceManager &sources = at.getManager();
     auto [file, offset] = at.getDecomposedLoc();
-    if (file != sources.getPreambleFileID())
-        return at;
     clang::FileID main = sources.getMainFileID();
+    unsigned line;
+    if (file == sources.getPreambleFileID())
+        line = sources.getLineNumber(file, offset);
+    else if (file == main && head_start.holds(offset))
+        line = head_start.line(offset);
+    else
+        return at;
     clang::Lexer lexer(main, sources.getBufferOrFake(main), sources, language);
     clang::Token token;
-    unsigned line = sources.getLineNumber(file, offset);
     do {
         lexer.LexFromRawLexer(token);
         if (token.is(clang::tok::hash) && token.isAtStartOfLine())
@@ -473,7 +613,8 @@ SourceLocation in_main_file(clang::FullSourceLoc at, const clang::LangOptions &l
 class DiagnosticSink : public clang::DiagnosticConsumer
 {
   public:
-    DiagnosticSink(const mw_bridge_job &job, const Cancel &cancel) : job(job), cancel(cancel)
+    DiagnosticSink(const mw_bridge_job &job, const Cancel &cancel, const HeadStart &head_start)
+        : job(job), cancel(cancel), head_start(head_start)
     {
     }
 
@@ -526,7 +667,7 @@ class DiagnosticSink : public clang::DiagnosticConsumer
         {
             if (at.getDecomposedLoc() == std::pair(at.getManager().getMainFileID(), 0u))
                 return; /* where a preamble comes in; no file name stands there */
-            includes.emplace_back(in_main_file(at, LangOpts), at.getManager());
+            includes.emplace_back(in_main_file(at, LangOpts, sink.head_start), at.getManager());
         }
 
         /* Includes come before what they lead to; a note comes after what it is a note to. */
@@ -580,6 +721,7 @@ class DiagnosticSink : public clang::DiagnosticConsumer
 
     const mw_bridge_job &job;
     const Cancel &cancel;
+    const HeadStart &head_start;
     std::unique_ptr<Renderer> renderer;
 };
 
@@ -870,15 +1012,24 @@ class RemarkWriter : public llvm::remarks::RemarkSerializer
 class Watch : public clang::PPCallbacks
 {
   public:
-    Watch(mw_bridge_result &result, Cancel &cancel, clang::CompilerInstance &compiler)
-        : result(result), cancel(cancel), compiler(compiler)
+    Watch(mw_bridge_result &result, Cancel &cancel, HeadStart &head_start,
+          clang::CompilerInstance &compiler)
+        : result(result), cancel(cancel), head_start(head_start), compiler(compiler)
     {
     }
 
-    void FileChanged(SourceLocation, FileChangeReason, clang::SrcMgr::CharacteristicKind,
-                     clang::FileID) override
+    void FileChanged(SourceLocation at, FileChangeReason reason, clang::SrcMgr::CharacteristicKind,
+                     clang::FileID left) override
     {
         cancel.poll(compiler.getDiagnostics(), compiler.getPreprocessorOpts());
+        if (reason == ExitFile && left != compiler.getPreprocessor().getPredefinesFileID())
+            head_start.header_done(at, compiler);
+    }
+
+    void FileSkipped(const clang::FileEntryRef &, const clang::Token &name,
+                     clang::SrcMgr::CharacteristicKind) override
+    {
+        head_start.header_done(name.getLocation(), compiler);
     }
 
     void MacroExpands(const clang::Token &name, const clang::MacroDefinition &macro,
@@ -896,6 +1047,7 @@ class Watch : public clang::PPCallbacks
   private:
     mw_bridge_result &result;
     Cancel &cancel;
+    HeadStart &head_start;
     clang::CompilerInstance &compiler;
 };
 
@@ -953,15 +1105,16 @@ template <class Action> class Watched : public Action
 {
   public:
     template <class... Args>
-    Watched(mw_bridge_result &result, Cancel &cancel, Args &&...args)
-        : Action(std::forward<Args>(args)...), result(result), cancel(cancel)
+    Watched(mw_bridge_result &result, Cancel &cancel, HeadStart &head_start, Args &&...args)
+        : Action(std::forward<Args>(args)...), result(result), cancel(cancel),
+          head_start(head_start)
     {
     }
 
     bool BeginSourceFileAction(clang::CompilerInstance &compiler) override
     {
         clang::Preprocessor &preprocessor = compiler.getPreprocessor();
-        preprocessor.addPPCallbacks(std::make_unique<Watch>(result, cancel, compiler));
+        preprocessor.addPPCallbacks(std::make_unique<Watch>(result, cancel, head_start, compiler));
         /* In place of the handler that prints to the host's standard error. */
         preprocessor.AddPragmaHandler("clang", new clang::EmptyPragmaHandler("__debug"));
         /* An MS block is assembled while it is parsed, so it may be gone from the IR. */
@@ -977,6 +1130,8 @@ template <class Action> class Watched : public Action
                                                           StringRef file) override
     {
         auto taker = Action::CreateASTConsumer(compiler, file);
+        if constexpr (std::is_base_of_v<clang::CodeGenAction, Action>)
+            head_start.generator = this->getCodeGenerator();
         if (!taker || !cancel.job.cancelled)
             return taker;
         std::vector<std::unique_ptr<clang::ASTConsumer>> both;
@@ -988,6 +1143,7 @@ template <class Action> class Watched : public Action
   private:
     mw_bridge_result &result;
     Cancel &cancel;
+    HeadStart &head_start;
 };
 
 /* As clang's own action for -E, which can write to a file only. */
@@ -1110,8 +1266,9 @@ struct Run {
     BoundedStream::Kept kept;
     BoundedStream::Kept extras[MW_EXTRAS];
     Cancel cancel;
-    DiagnosticSink sink;
     llvm::IntrusiveRefCntPtr<View> view;
+    HeadStart head_start;
+    DiagnosticSink sink;
     std::shared_ptr<Dependencies> dependencies;
     llvm::LLVMContext context;
 
@@ -1141,8 +1298,8 @@ struct Run {
 };
 
 Run::Run(const mw_bridge_job &job, mw_bridge_result &result)
-    : job(job), result(result), kept{job.artifact_bytes_max}, cancel(job), sink(job, cancel),
-      view(llvm::makeIntrusiveRefCnt<View>(job))
+    : job(job), result(result), kept{job.artifact_bytes_max}, cancel(job),
+      view(llvm::makeIntrusiveRefCnt<View>(job)), head_start(*view), sink(job, cancel, head_start)
 {
     for (BoundedStream::Kept &extra : extras)
         extra.bytes_max = MW_EXTRA_BYTES_MAX;
@@ -1164,8 +1321,10 @@ bool Run::add_files()
     for (size_t i = 0; i < job.file_count; i++) {
         const mw_source_file &file = job.files[i];
         /* A copy, because the lexer wants a NUL at the end. */
-        auto text =
-            llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
+        auto text = head_start.is_wanted()
+                        ? head_start.begin(file)
+                        : llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes),
+                                                               file.name);
         if (!text)
             return false;
         view->add(file.name, std::move(text));
@@ -1315,7 +1474,7 @@ struct GenerateAction : clang::CodeGenAction {
 bool Run::generate(clang::CompilerInstance &compiler)
 {
     BoundedStream remarks(extras[MW_EXTRA_REMARKS]);
-    Watched<GenerateAction> action(result, cancel, job.emit, &context);
+    Watched<GenerateAction> action(result, cancel, head_start, job.emit, &context);
     if (wants(MW_EXTRA_REMARKS)) {
         context.setMainRemarkStreamer(std::make_unique<llvm::remarks::RemarkStreamer>(
             std::make_unique<RemarkWriter>(remarks)));
@@ -1345,7 +1504,7 @@ bool Run::serialize(clang::CompilerInstance &compiler)
         options.RetainRemappedFileBuffers = true;
         options.GeneratePreamble = true;
     }
-    Watched<SerializeAction> action(result, cancel, buffer);
+    Watched<SerializeAction> action(result, cancel, head_start, buffer);
     bool ok = compiler.ExecuteAction(action) && buffer->IsComplete;
     if (ok)
         BoundedStream(kept).write(buffer->Data.data(), buffer->Data.size());
@@ -1357,19 +1516,19 @@ bool Run::execute(clang::CompilerInstance &compiler)
     if (job.emit == MW_EMIT_AST || job.emit == MW_EMIT_PREAMBLE)
         return serialize(compiler);
     if (job.emit == MW_EMIT_AST_JSON) {
-        Watched<DumpAction> action(result, cancel, kept);
+        Watched<DumpAction> action(result, cancel, head_start, kept);
         bool ok = compiler.ExecuteAction(action);
         if (kept.data)
             number_ids(kept.data, kept.bytes);
         return ok;
     }
     if (job.emit == MW_EMIT_NONE) {
-        Watched<clang::SyntaxOnlyAction> action(result, cancel);
+        Watched<clang::SyntaxOnlyAction> action(result, cancel, head_start);
         return compiler.ExecuteAction(action);
     }
     if (job.emit == MW_EMIT_PREPROCESSED) {
         BoundedStream out(kept);
-        Watched<PreprocessAction> action(result, cancel, out);
+        Watched<PreprocessAction> action(result, cancel, head_start, out);
         return compiler.ExecuteAction(action);
     }
     return generate(compiler);
@@ -1598,6 +1757,12 @@ extern "C" void mw_bridge_on_out_of_memory(void (*fn)(void))
 extern "C" void mw_bridge_leave_memory(void)
 {
     memory_is_left.store(true, std::memory_order_relaxed);
+}
+
+extern "C" void mw_bridge_pause_after_prefix(void (*fn)(void *user, struct mw_bridge_rest *rest),
+                                             void *user)
+{
+    HeadStart::set_pause(fn, user);
 }
 
 extern "C" const char *mw_bridge_full_version(void)

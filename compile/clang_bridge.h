@@ -42,6 +42,15 @@ struct mw_bridge_job {
     void *cancelled_user;
 };
 
+/* What a run goes on with behind its prefix. */
+struct mw_bridge_rest {
+    const char *main;
+    const struct mw_source_file *files;
+    size_t file_count;
+    size_t covers_bytes; /* of the main file: the same includes, at least as many bytes */
+};
+#define MW_BRIDGE_REST_BYTES_MAX (UINT64_C(1) << 20) /* of that main file */
+
 /* malloc'ed, and the receiver's. */
 struct mw_bridge_text {
     char *data;
@@ -77,6 +86,13 @@ void mw_bridge_init(void);
 /* From now on runs give nothing back that they allocated but what they hand to the caller: for a
  * process that ends after its next run. */
 void mw_bridge_leave_memory(void);
+
+/* The next run has one file, of `#include <...>` lines, as the beginning of others: when the last
+ * of its headers has been read, `fn` is called in the middle of the run, which then goes on with
+ * what `rest` names as if that had been its file from the start. Its name and text have to stay.
+ * For a process that forks in `fn`. The kinds of output and the flags are those that a preamble
+ * goes with. Not called when a header cannot be read. */
+void mw_bridge_pause_after_prefix(void (*fn)(void *user, struct mw_bridge_rest *rest), void *user);
 
 /* "Debian clang version 19.1.7 (3~deb12u1)", "19.1.7", "x86_64-pc-linux-gnu": static texts. */
 const char *mw_bridge_full_version(void);

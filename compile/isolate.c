@@ -32,6 +32,8 @@
 #include <millwright/mutex.h>
 #include <millwright/process.h>
 
+#include "clang_bridge.h"
+#include "head_starts.h"
 #include "sandbox.h"
 #include "worker_pool.h"
 #include "worker_wire.h"
@@ -45,6 +47,7 @@
 struct mw_isolate {
     /* Immutable once made. */
     struct mw_worker_pool *pool;
+    struct mw_head_starts *head_starts; /* NULL: none */
     unsigned generation;
     unsigned guards;
     int landlock_abi;
@@ -75,11 +78,13 @@ struct call {
     uint64_t begin_ns, deadline_ns;
     int stop;                     /* descriptor, or -1 */
     int request_file;             /* the request, as the worker reads it */
+    char *head_start_key;         /* NULL: it can have none */
     struct mw_wire_bounds bounds; /* of the answer */
     struct mw_compile_result *result;
     struct mw_usage *usage;
 
     /* Of one attempt. */
+    struct mw_worker_pool *pool; /* held, if it is not the one of all */
     struct mw_worker *worker;
     int answer_file;
     clockid_t clock;       /* the worker's CPU time */
@@ -94,6 +99,10 @@ static void scheduling_read(struct mw_wire_scheduling *scheduling);
 static int stop_open(struct mw_isolate_stop *stop);
 static int attempts(struct call *call);
 static int attempt(struct call *call);
+static char *head_start_key(const struct mw_isolate *isolate, const struct mw_options *options,
+                            const struct mw_compile_request *request);
+static int worker_take(struct call *call);
+static void pool_release(struct call *call, bool is_dead);
 static int worker_hand_over(struct call *call);
 static enum ending worker_await(struct call *call);
 static int worker_finish(struct call *call, enum ending ending);
@@ -137,7 +146,10 @@ int mw_isolate_new(struct mw_isolate **out, const struct mw_isolate_options *opt
         scheduling_read(&pool.scheduling);
         rc = mw_worker_pool_new(&isolate->pool, &pool, why, why_bytes);
     }
+    if (rc == 0 && options->head_starts > 0 && options->requests_max == 0)
+        rc = mw_head_starts_new(&isolate->head_starts, isolate->pool, options->head_starts);
     if (rc) {
+        mw_worker_pool_free(isolate->pool);
         free(isolate);
         return rc;
     }
@@ -149,10 +161,13 @@ void mw_isolate_free(struct mw_isolate *isolate)
 {
     if (!isolate)
         return;
-    if (isolate->generation == mw_process_generation())
+    if (isolate->generation == mw_process_generation()) {
+        mw_head_starts_free(isolate->head_starts);
         mw_worker_pool_free(isolate->pool);
-    else
+    } else {
+        mw_head_starts_abandon(isolate->head_starts);
         mw_worker_pool_abandon(isolate->pool);
+    }
     free(isolate);
 }
 
@@ -205,6 +220,7 @@ int mw_isolate_compile(struct mw_isolate *isolate, const struct mw_options *opti
     }
     call.request_file =
         mw_wire_request_make(request, mw_options_fingerprint(options), call.limits.output_bytes);
+    call.head_start_key = head_start_key(isolate, options, request);
     if (call.stop == -EMFILE || call.request_file < 0) {
         rc = call.request_file == -ENOMEM ? -ENOMEM : -EAGAIN;
     } else {
@@ -212,9 +228,41 @@ int mw_isolate_compile(struct mw_isolate *isolate, const struct mw_options *opti
     }
     if (call.request_file >= 0)
         close(call.request_file);
+    free(call.head_start_key);
     if (rc)
         mw_compile_result_fini(result);
     usage->wall_ns = mw_clock_ns() - call.begin_ns;
+    return rc;
+}
+
+int mw_isolate_prepare(struct mw_isolate *isolate, const struct mw_options *options,
+                       const struct mw_compile_request *request, const struct mw_limits *limits,
+                       struct mw_isolate_stop *stop)
+{
+    struct mw_compile_request prefix = *request;
+    struct mw_wire_scheduling scheduling;
+    uint64_t deadline_ns = mw_clock_ns() + limits_fill(limits).wall_ns;
+    int stop_event = stop_open(stop), file, rc;
+    char *key;
+
+    if (isolate->generation != mw_process_generation())
+        return -EOWNERDEAD;
+    if (stop && atomic_load_explicit(&stop->state, memory_order_relaxed))
+        return -ECANCELED;
+    key = head_start_key(isolate, options, request);
+    if (!key || request->file_count != 1)
+        rc = -EINVAL;
+    else {
+        prefix.preamble = NULL; /* it is what this is to be */
+        file = mw_wire_request_make(&prefix, mw_options_fingerprint(options), 0);
+        scheduling_read(&scheduling);
+        rc = file < 0 ? -EAGAIN
+                      : mw_head_starts_make(isolate->head_starts, key, file, &scheduling,
+                                            deadline_ns, stop_event);
+        if (file >= 0)
+            close(file);
+    }
+    free(key);
     return rc;
 }
 
@@ -236,8 +284,11 @@ void mw_isolate_snapshot(struct mw_isolate *isolate, struct mw_isolate_stats *st
         .crashed = atomic_load_explicit(&isolate->crashed, memory_order_relaxed),
         .retries = atomic_load_explicit(&isolate->retries, memory_order_relaxed),
     };
-    if (isolate->generation == mw_process_generation())
-        mw_worker_pool_snapshot(isolate->pool, stats);
+    if (isolate->generation != mw_process_generation())
+        return;
+    mw_worker_pool_snapshot(isolate->pool, stats);
+    if (isolate->head_starts)
+        mw_head_starts_snapshot(isolate->head_starts, stats);
 }
 
 /* ---- stop: whoever comes second sees what the first wrote, so all four are seq_cst ---- */
@@ -288,13 +339,14 @@ static int stop_open(struct mw_isolate_stop *stop)
 static int options_check(const struct mw_isolate_options *options, char *why, size_t why_bytes)
 {
     if (options->toolchain && options->ready <= MW_ISOLATE_READY_MAX &&
-        options->requests_max <= MW_ISOLATE_REQUESTS_LIMIT)
+        options->requests_max <= MW_ISOLATE_REQUESTS_LIMIT &&
+        options->head_starts <= MW_ISOLATE_HEAD_STARTS_MAX)
         return 0;
     (void)snprintf(
         why, why_bytes,
-        "give a toolchain, at most %u workers to keep ready, and at most %u requests for "
-        "each",
-        MW_ISOLATE_READY_MAX, MW_ISOLATE_REQUESTS_LIMIT);
+        "give a toolchain, at most %u workers to keep ready, at most %u requests for each, and at "
+        "most %u head starts",
+        MW_ISOLATE_READY_MAX, MW_ISOLATE_REQUESTS_LIMIT, MW_ISOLATE_HEAD_STARTS_MAX);
     return -EINVAL;
 }
 
@@ -419,8 +471,7 @@ static int attempt(struct call *call)
     struct mw_isolate *isolate = call->isolate;
     enum ending ending;
     uint64_t step_ns = call->begin_ns;
-    int rc = mw_worker_take(isolate->pool, &call->scheduling, call->deadline_ns, call->stop,
-                            &call->worker);
+    int rc = worker_take(call);
 
     call->usage->take_ns = lap(&step_ns);
     if (rc == -ETIMEDOUT)
@@ -431,7 +482,8 @@ static int attempt(struct call *call)
         return rc;
     call->answer_file = mw_wire_answer_make(&call->bounds);
     if (call->answer_file < 0) {
-        mw_worker_drop(isolate->pool, call->worker);
+        mw_worker_drop(call->pool, call->worker);
+        pool_release(call, false);
         return call->answer_file == -ENOMEM ? -ENOMEM : -EAGAIN;
     }
     tell_work(call, true);
@@ -449,12 +501,72 @@ static int attempt(struct call *call)
     if (ending == ANSWERED && rc == 0 && call->worker->requests < isolate->requests_max &&
         (isolate->memory_mark_bytes == 0 ||
          call->usage->memory_peak_bytes < isolate->memory_mark_bytes))
-        mw_worker_give(isolate->pool, call->worker);
+        mw_worker_give(call->pool, call->worker);
     else
-        mw_worker_drop(isolate->pool, call->worker);
+        mw_worker_drop(call->pool, call->worker);
     /* Now, not before: a worker that warms up takes CPU from one that compiles. */
-    mw_worker_pool_refill(isolate->pool, &call->scheduling);
+    mw_worker_pool_refill(call->pool, &call->scheduling);
+    pool_release(call, false);
     return rc;
+}
+
+/* Of the workers behind the request's prefix, or of all; call->pool is to be released when it
+ * returns 0. */
+static int worker_take(struct call *call)
+{
+    struct mw_isolate *isolate = call->isolate;
+    bool *due = &call->usage->head_start_due;
+    int rc;
+
+    call->usage->has_head_start = *due = false;
+    call->pool = call->head_start_key
+                     ? mw_head_starts_hold(isolate->head_starts, call->head_start_key, due)
+                     : NULL;
+    if (call->pool) {
+        rc = mw_worker_take(call->pool, &call->scheduling, call->deadline_ns, call->stop,
+                            &call->worker);
+        call->usage->has_head_start = rc == 0;
+        if (rc == 0)
+            return 0;
+        pool_release(call, rc == -EAGAIN);
+        if (rc != -EAGAIN)
+            return rc;
+    }
+    call->pool = isolate->pool;
+    return mw_worker_take(call->pool, &call->scheduling, call->deadline_ns, call->stop,
+                          &call->worker);
+}
+
+static void pool_release(struct call *call, bool is_dead)
+{
+    if (call->pool != call->isolate->pool)
+        mw_head_starts_release(call->isolate->head_starts, call->pool, is_dead);
+}
+
+static const struct mw_source_file *main_of(const struct mw_compile_request *request)
+{
+    for (size_t i = 0; i < request->file_count; i++)
+        if (strcmp(request->files[i].name, request->main) == 0)
+            return &request->files[i];
+    return NULL;
+}
+
+/* What all requests have in common that a worker behind a prefix can go on with, or NULL. */
+static char *head_start_key(const struct mw_isolate *isolate, const struct mw_options *options,
+                            const struct mw_compile_request *request)
+{
+    const struct mw_preamble_use *preamble = request->preamble;
+    const struct mw_source_file *main = main_of(request);
+    const char *ending = strrchr(request->main, '.');
+    char *key;
+
+    if (!isolate->head_starts || !preamble || !preamble->key || !main ||
+        main->bytes > MW_BRIDGE_REST_BYTES_MAX || preamble->covers_bytes < preamble->text_bytes)
+        return NULL;
+    return asprintf(&key, "%s\n%s\n%s\n%s", preamble->key, ending ? ending : "",
+                    request->directory, mw_options_fingerprint(options)) < 0
+               ? NULL
+               : key;
 }
 
 static uint64_t clock_ns(clockid_t clock)

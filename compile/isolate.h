@@ -11,9 +11,15 @@
  * fault of its own, is tried once more. All of them end when their pipe to this process closes,
  * also after kill -9.
  *
+ * Many sources begin with the same system headers. For a few such prefixes (head_starts) a *prefix
+ * zygote* keeps workers ready that have read them and stand behind them, in the middle of a compile
+ * that any of those sources can go on with: its bytes are those of a compile from the start. Who
+ * uses that asks mw_isolate_prepare when a compile's usage says that it is due.
+ *
  * Ownership:  the toolchain is the caller's and outlives it.
  * Threads:    compile from any number of threads at once; each call blocks its thread.
- * Bounds:     options.ready workers wait; at most one more for each thread in compile. */
+ * Bounds:     options.ready workers wait, and as many behind each prefix; at most one more for each
+ *             thread in compile. A main file of over 1 MiB has no head start. */
 #ifndef MILLWRIGHT_ISOLATE_H
 #define MILLWRIGHT_ISOLATE_H
 
@@ -28,6 +34,7 @@
 
 #define MW_ISOLATE_READY_MAX      64u
 #define MW_ISOLATE_REQUESTS_LIMIT 100000u
+#define MW_ISOLATE_HEAD_STARTS_MAX 64u
 
 struct mw_isolate;
 
@@ -46,6 +53,8 @@ struct mw_isolate_options {
     unsigned requests_max; /* 0: a worker is used once. Else it is used again, for one trusted
                               tenant, until so many requests, a fault or memory_mark_bytes */
     uint64_t memory_mark_bytes; /* with requests_max: resident size at which it is replaced */
+    unsigned head_starts; /* prefixes that workers wait behind, at most; 0: none. Not with
+                             requests_max */
     bool unguarded;             /* go on where the kernel lacks a guard; else -ENOTSUP and its
                                    name. Not without a pidfd: -ENOSYS */
     /* For those who account for workers (monitor.h), or NULL: called before `worker` gets a request
@@ -67,6 +76,8 @@ struct mw_isolate_stats {
     uint64_t zygote_restarts;
     uint64_t retries;
     uint64_t zygote_rss_bytes;
+    unsigned head_starts;      /* prefixes that workers wait behind */
+    uint64_t head_starts_used; /* compiles, ever */
 };
 
 /* Start the zygote. Returns 0, or a negative errno with `why` filled. Blocks until it is ready. */
@@ -89,6 +100,17 @@ int mw_isolate_compile(struct mw_isolate *isolate, const struct mw_options *opti
                        const struct mw_compile_request *request, const struct mw_limits *limits,
                        struct mw_isolate_stop *stop, struct mw_compile_result *result,
                        struct mw_usage *usage);
+
+/* Have workers wait behind the prefix of `request`: it has the options, directory and kind of main
+ * file of those that said it was due, and the prefix alone for its main file, in plain lines; its
+ * preamble has their key. `options` were made of it. What is used of `limits` is the time.
+ * Returns 0, -EAGAIN (the prefix cannot be read, or a process not be had), -EBUSY (all places are
+ * in use), -ETIMEDOUT, -ECANCELED, -ENOMEM, -EINVAL (no such request, or no head starts here), or
+ * -EOWNERDEAD.
+ * Runs on: any thread; the process takes its scheduling. Blocks until the headers are read. */
+int mw_isolate_prepare(struct mw_isolate *isolate, const struct mw_options *options,
+                       const struct mw_compile_request *request, const struct mw_limits *limits,
+                       struct mw_isolate_stop *stop);
 
 /* End the compile that uses `stop`, now or when it begins. Runs on: any thread. Does not block. */
 void mw_isolate_stop(struct mw_isolate_stop *stop);

@@ -5,6 +5,7 @@
 #ifndef MILLWRIGHT_LIMITS_H
 #define MILLWRIGHT_LIMITS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define MW_LIMIT_WALL_NS_DEFAULT      UINT64_C(30000000000)
@@ -40,6 +41,8 @@ struct mw_usage {
     enum mw_limit hit;  /* MW_LIMIT_NONE: none */
     uint64_t hit_value; /* of that limit, in its unit */
     int signal;         /* that ended its process without a limit; 0: none */
+    bool has_head_start; /* its worker had read the prefix already */
+    bool head_start_due; /* it had not, and mw_isolate_prepare would help the next */
 };
 
 /* "wall", "cpu", "memory", "output", "none". Static text. */

@@ -86,8 +86,7 @@ static int key_make(struct mw_key *key, const struct mw_toolchain *toolchain,
                     const uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES], enum mw_language language,
                     const char *const *args, size_t arg_count, const char *text);
 static int plan_new(struct mw_preamble_plan **out, const struct subject *subject,
-                    const struct mw_key *key);
-static void plan_free(struct mw_preamble_plan *plan);
+                    const struct mw_key *key, const struct mw_compile_request *like);
 static int result_check(const struct mw_preambles *preambles, struct mw_toolchain *toolchain,
                         const struct mw_preamble_plan *plan,
                         const struct mw_compile_result *result);
@@ -192,7 +191,7 @@ static void plan_settle(struct mw_preambles *preambles, struct entry *entry, enu
 static int plan_make(struct mw_preambles *preambles, const struct subject *subject,
                      const struct mw_key *key, struct mw_preamble_plan **plan)
 {
-    int error = plan_new(plan, subject, key);
+    int error = plan_new(plan, subject, key, NULL);
 
     if (error) {
         mw_mutex_lock(&preambles->lock);
@@ -232,7 +231,9 @@ int mw_preambles_find(struct mw_preambles *preambles, const struct mw_toolchain 
     *use = (struct mw_preamble_use){.bytes = entry->bytes,
                                     .count = entry->count,
                                     .file = entry->file,
-                                    .covers_bytes = subject.prefix.covers_bytes};
+                                    .covers_bytes = subject.prefix.covers_bytes,
+                                    .text_bytes = subject.prefix.text_bytes,
+                                    .key = entry->key.text};
     if (names_meet(&entry->names, request)) {
         mw_preambles_drop(preambles, use);
         *use = (struct mw_preamble_use){.file = -1};
@@ -242,6 +243,25 @@ int mw_preambles_find(struct mw_preambles *preambles, const struct mw_toolchain 
     preambles->stats.used++;
     mw_mutex_unlock(&preambles->lock);
     return 1;
+}
+
+int mw_preamble_plan_head_start(struct mw_preamble_plan **plan, const struct mw_options *options,
+                                const struct mw_compile_request *request)
+{
+    struct subject subject;
+    struct mw_key key;
+    int error;
+
+    if (!request->preamble || !request->preamble->key || !subject_read(&subject, options, request))
+        return -EINVAL;
+    (void)snprintf(key.text, sizeof(key.text), "%s", request->preamble->key);
+    error = plan_new(plan, &subject, &key, request);
+    if (error == 0 && strcmp(mw_options_fingerprint((*plan)->options),
+                             mw_options_fingerprint(options)) != 0) {
+        mw_preamble_plan_free(*plan);
+        error = -EINVAL;
+    }
+    return error;
 }
 
 void mw_preambles_drop(struct mw_preambles *preambles, const struct mw_preamble_use *use)
@@ -285,7 +305,7 @@ int mw_preambles_put(struct mw_preambles *preambles, struct mw_toolchain *toolch
     mw_mutex_unlock(&preambles->lock);
     if (error)
         file_fini(&made);
-    plan_free(plan);
+    mw_preamble_plan_free(plan);
     return result ? error : 0;
 }
 
@@ -513,8 +533,37 @@ static int key_make(struct mw_key *key, const struct mw_toolchain *toolchain,
     return 0;
 }
 
+/* As a request for a preamble; or, with `like`, as that one with the prefix for its main file. */
+static void plan_request(struct mw_preamble_plan *plan, const struct subject *subject,
+                         const struct mw_compile_request *like)
+{
+    const char *ending = like ? strrchr(like->main, '.') : NULL;
+
+    plan->request = (struct mw_compile_request){.language = subject->language,
+                                                .emit = MW_EMIT_PREAMBLE,
+                                                .directory = MW_REQUEST_DIRECTORY_DEFAULT,
+                                                .main = MW_PREAMBLE_MAIN,
+                                                .files = &plan->file,
+                                                .file_count = 1,
+                                                .args = plan->args,
+                                                .arg_count = plan->arg_count};
+    if (like && asprintf(&plan->main, MW_PREAMBLE_HEAD_START_MAIN "%s", ending ? ending : "") >= 0) {
+        plan->directory = strdup(like->directory);
+        plan->use = (struct mw_preamble_use){.file = -1,
+                                             .covers_bytes = subject->prefix.text_bytes,
+                                             .text_bytes = subject->prefix.text_bytes,
+                                             .key = plan->key.text};
+        plan->request.emit = like->emit;
+        plan->request.extras = like->extras;
+        plan->request.main = plan->main;
+        plan->request.directory = plan->directory;
+        plan->request.preamble = &plan->use;
+    }
+    plan->file = (struct mw_source_file){plan->request.main, plan->text, strlen(plan->text)};
+}
+
 static int plan_new(struct mw_preamble_plan **out, const struct subject *subject,
-                    const struct mw_key *key)
+                    const struct mw_key *key, const struct mw_compile_request *like)
 {
     struct mw_preamble_plan *plan = calloc(1, sizeof(*plan));
     struct mw_refusal refusal = {0};
@@ -529,32 +578,27 @@ static int plan_new(struct mw_preamble_plan **out, const struct subject *subject
            (plan->args[plan->arg_count] = strdup(subject->args[plan->arg_count])))
         plan->arg_count++;
     if (plan->text && plan->args && plan->arg_count == subject->arg_count) {
-        plan->file = (struct mw_source_file){MW_PREAMBLE_MAIN, plan->text, strlen(plan->text)};
-        plan->request = (struct mw_compile_request){.language = subject->language,
-                                                    .emit = MW_EMIT_PREAMBLE,
-                                                    .directory = MW_REQUEST_DIRECTORY_DEFAULT,
-                                                    .main = MW_PREAMBLE_MAIN,
-                                                    .files = &plan->file,
-                                                    .file_count = 1,
-                                                    .args = plan->args,
-                                                    .arg_count = plan->arg_count};
-        error = mw_options_new(&plan->options, &plan->request, &refusal);
+        plan_request(plan, subject, like);
+        if (!like || plan->directory)
+            error = mw_options_new(&plan->options, &plan->request, &refusal);
     }
     if (error) {
-        plan_free(plan);
+        mw_preamble_plan_free(plan);
         return error;
     }
     *out = plan;
     return 0;
 }
 
-static void plan_free(struct mw_preamble_plan *plan)
+void mw_preamble_plan_free(struct mw_preamble_plan *plan)
 {
     mw_options_free(plan->options);
     for (size_t i = 0; i < plan->arg_count; i++)
         free((char *)plan->args[i]);
     free(plan->args);
     free(plan->text);
+    free(plan->main);
+    free(plan->directory);
     free(plan);
 }
 

@@ -36,6 +36,7 @@
 #define MW_PREAMBLE_SIGHTINGS_MAX     1024u
 #define MW_PREAMBLE_PLANS_MAX         4u
 #define MW_PREAMBLE_MAIN              "millwright-preamble"
+#define MW_PREAMBLE_HEAD_START_MAIN   "millwright-prefix" /* and the main file's ending */
 
 struct mw_preambles;
 
@@ -48,6 +49,10 @@ struct mw_preamble_plan {
     struct mw_source_file file;
     struct mw_compile_request request; /* what makes it: emit is MW_EMIT_PREAMBLE */
     struct mw_options *options;
+
+    /* Of a head start (isolate.h), which is prepared, not made and put; else NULL and zeros. */
+    char *main, *directory;
+    struct mw_preamble_use use;
 };
 
 struct mw_preambles_stats {
@@ -68,6 +73,12 @@ int mw_preambles_find(struct mw_preambles *preambles, const struct mw_toolchain 
                       const struct mw_options *options, const struct mw_compile_request *request,
                       struct mw_preamble_use *use, struct mw_preamble_plan **plan);
 void mw_preambles_drop(struct mw_preambles *preambles, const struct mw_preamble_use *use);
+
+/* Plan a head start for requests as this one, which holds a use. Returns 0, -ENOMEM or -EINVAL. To
+ * be freed. Runs on: any thread. Does not block. */
+int mw_preamble_plan_head_start(struct mw_preamble_plan **plan, const struct mw_options *options,
+                                const struct mw_compile_request *request);
+void mw_preamble_plan_free(struct mw_preamble_plan *plan); /* one that is not put */
 
 /* The most that a plan's artifact may have. */
 uint64_t mw_preambles_one_bytes_max(const struct mw_preambles *preambles);

@@ -60,6 +60,8 @@ struct mw_preamble_use {
     size_t count;
     int file; /* a sealed memory file that holds them, or -1 */
     size_t covers_bytes;
+    size_t text_bytes; /* of its includes, a plain line each */
+    const char *key;   /* stands for toolchain, headers, flags and includes; NULL: not told */
 };
 
 struct mw_source_file {

@@ -6,15 +6,12 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
+
+#include "huge_pages.h"
 
 #define PAGES_MAX      512u /* in one huge page */
 #define USED_PAGES_MIN 32u  /* two faults: the kernel maps 16 pages around each */
-#define THP_ENABLED    "/sys/kernel/mm/transparent_hugepage/enabled"
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* since Linux 6.1 */
-#endif
 
 /* Of an entry in /proc/self/pagemap. */
 #define PAGE_PRESENT (UINT64_C(1) << 63)
@@ -38,19 +35,17 @@ struct visit {
 static size_t each_part(part_visitor *part);
 static int library_visit(struct dl_phdr_info *info, size_t bytes, void *user);
 static part_visitor part_forget, part_enlarge;
-static bool run_move(uintptr_t begin, size_t bytes, int protection);
 static unsigned pages_used(uintptr_t begin, bool *has_own);
-static bool has_huge_pages(void);
 
 void mw_text_pages_forget(void)
 {
-    if (has_huge_pages())
+    if (mw_huge_pages_wanted())
         (void)each_part(part_forget);
 }
 
 size_t mw_text_pages_enlarge(void)
 {
-    return has_huge_pages() ? each_part(part_enlarge) : 0;
+    return mw_huge_pages_wanted() ? each_part(part_enlarge) : 0;
 }
 
 static size_t each_part(part_visitor *part)
@@ -109,34 +104,10 @@ static size_t part_enlarge(const struct part *part)
         end = begin;
         while (end < part->end && pages_used(end, &has_own) >= USED_PAGES_MIN)
             end += MW_HUGE_PAGE_BYTES;
-        if (end > begin && run_move(begin, end - begin, part->protection))
+        if (end > begin && mw_huge_pages_move(begin, end - begin, part->protection))
             moved_bytes += end - begin;
     }
     return moved_bytes;
-}
-
-/* Put a copy on huge pages in the place of what is there. */
-static bool run_move(uintptr_t begin, size_t bytes, int protection)
-{
-    char *room = mmap(NULL, bytes + MW_HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    char *copy = room + (-(uintptr_t)room & (MW_HUGE_PAGE_BYTES - 1));
-    bool moved = false;
-
-    if (room == MAP_FAILED)
-        return false;
-    if (madvise(copy, bytes, MADV_HUGEPAGE) == 0) {
-        memcpy(copy, (const void *)begin, bytes);
-        /* Small pages in its place would only cost: so make sure. */
-        moved =
-            madvise(copy, bytes, MADV_COLLAPSE) == 0 && mprotect(copy, bytes, protection) == 0 &&
-            mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)begin) != MAP_FAILED;
-    }
-    (void)munmap(room, (size_t)(copy - room));
-    if (!moved)
-        (void)munmap(copy, bytes);
-    (void)munmap(copy + bytes, MW_HUGE_PAGE_BYTES - (size_t)(copy - room));
-    return moved;
 }
 
 /* How many of the pages at `begin` are mapped, and whether any of them is not the file's. */
@@ -162,18 +133,4 @@ static unsigned pages_used(uintptr_t begin, bool *has_own)
         *has_own = *has_own || !(pages[i] & PAGE_OF_FILE);
     }
     return used;
-}
-
-/* Whether whoever runs this machine, or this process, wants them. */
-static bool has_huge_pages(void)
-{
-    char text[64] = "[never]";
-    int enabled = open(THP_ENABLED, O_RDONLY | O_CLOEXEC);
-
-    if (enabled < 0)
-        return false;
-    if (read(enabled, text, sizeof(text) - 1) <= 0)
-        text[0] = '\0';
-    close(enabled);
-    return text[0] && !strstr(text, "[never]") && prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0;
 }

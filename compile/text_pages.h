@@ -12,9 +12,6 @@
 #define MW_COMPILE_TEXT_PAGES_H
 
 #include <stddef.h>
-#include <stdint.h>
-
-#define MW_HUGE_PAGE_BYTES ((uintptr_t)2 << 20) /* of x86-64, and of arm64 with pages of 4 KiB */
 
 /* Take back which pages were used until now: the dynamic linker reads many that nobody needs
  * again. */

@@ -7,11 +7,16 @@
  * A worker enters the sandbox before anybody's source comes near it, says that it is ready, warms
  * up when no request comes soon, and serves what comes over its socket until the host kills it.
  *
+ * A *prefix zygote* is forked by the zygote to compile a list of system headers, which a sandboxed
+ * worker has compiled before. It stops behind the last of them and becomes a zygote itself. Its
+ * workers stand in the middle of a compile: each goes on with one request that begins with the same
+ * headers.
+ *
  * What ends whom:
  * 1. The zygote ends when the host does: it watches the host's pidfd, which a copy of a descriptor
  *    in a forked child of the host cannot deceive, and its socket.
- * 2. A worker, however busy, ends when the zygote does, by PR_SET_PDEATHSIG. That signal follows
- *    the thread that forked, and the zygote has only one.
+ * 2. A worker, however busy, ends when the zygote that forked it does, by PR_SET_PDEATHSIG, and so
+ *    does a prefix zygote. That signal follows the thread that forked, and a zygote has only one.
  * 3. Who waits for a request ends when its socket closes. */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,6 +54,9 @@
 #define DESCRIPTORS_OF_ONE 64u
 #define WARM_MS_MAX        60000
 #define WAITING_NAME       "mw-worker" /* of one that no thread drives yet */
+#define PREFIX_NAME        "mw-prefix"
+#define PREFIX_CPU_S       60u                   /* of a prefix zygote, until it waits */
+#define PREFIX_DATA_BYTES  (UINT64_C(1) << 30)
 #define NS_PER_S           UINT64_C(1000000000)
 
 #if defined(__has_feature)
@@ -85,6 +93,16 @@ struct child {
     int report; /* where its end is told */
 };
 
+/* What a process is after the zygote has served a message: itself or its child. */
+enum role { ZYGOTE, NOBODY, WORKER, PREFIX_ZYGOTE };
+
+/* What the zygote gives to a child. */
+struct birth {
+    int socket;
+    int warm_ms; /* WORKER */
+    int request; /* PREFIX_ZYGOTE: the request's file */
+};
+
 struct zygote {
     pid_t pid;
     unsigned guards;
@@ -95,16 +113,47 @@ struct zygote {
     int signals;           /* signalfd of SIGCHLD */
     struct child children[CHILDREN_MAX];
     size_t child_count;
+    struct birth birth; /* a child's own */
+    bool is_of_prefix;
+};
+
+/* A request at work: as it came, and what was made of it. */
+struct work {
+    void *bytes; /* mapped */
+    size_t count;
+    struct mw_wire_request wire;
+    struct mw_options *options;
+};
+
+/* A request that a worker has received. */
+struct task {
+    struct mw_message message;
+    int descriptors[MW_WIRE_DESCRIPTORS_MAX];
+    size_t count;
+    struct work work;
+};
+
+/* Of a prefix zygote, and of its workers. */
+struct prefix {
+    struct zygote *zygote;
+    struct work work; /* the prefix, as a request */
+    struct task task; /* of a worker */
 };
 
 static int zygote_begin(struct zygote *zygote, pid_t host);
-static bool zygote_serve(struct zygote *zygote);
+static enum role zygote_live(struct zygote *zygote);
+static enum role zygote_serve(struct zygote *zygote);
 static void zygote_end(struct zygote *zygote);
-static void child_fork(struct zygote *zygote, int warm_ms);
+static enum role child_fork(struct zygote *zygote, int warm_ms);
+static enum role prefix_zygote_fork(struct zygote *zygote, const struct mw_message *message,
+                                    const int descriptors[2]);
 static void children_reap(struct zygote *zygote);
-static _Noreturn void worker_run(const struct zygote *zygote, int socket, int warm_ms);
-static void request_serve(const struct zygote *zygote, const struct mw_message *message,
-                          const int *descriptors, size_t count);
+static _Noreturn void worker_run(const struct zygote *zygote);
+static _Noreturn void prefix_zygote_run(struct zygote *zygote);
+static int work_begin(struct work *work, const int *descriptors, size_t count);
+static void work_end(struct work *work);
+static int compile(const struct zygote *zygote, const struct mw_options *options,
+                   const struct mw_compile_request *request, struct mw_compile_result *result);
 static void scheduling_take(const struct mw_wire_scheduling *scheduling);
 
 int main(int argc, char **argv)
@@ -124,9 +173,14 @@ int main(int argc, char **argv)
     rc = zygote_begin(&zygote, (pid_t)strtol(argv[1], NULL, 10));
     if (rc)
         return rc;
-    while (zygote_serve(&zygote))
-        ;
-    zygote_end(&zygote);
+    switch (zygote_live(&zygote)) {
+    case WORKER:
+        worker_run(&zygote);
+    case PREFIX_ZYGOTE:
+        prefix_zygote_run(&zygote);
+    default:
+        zygote_end(&zygote);
+    }
     return MW_WORKER_EXIT_DONE;
 }
 
@@ -157,11 +211,20 @@ static int signals_open(void)
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* With its pidfd when it has one to give. */
+static int hello_tell(const struct zygote *zygote, int pidfd)
+{
+    struct mw_message hello = {
+        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_HELLO, .number = (uint64_t)zygote->pid};
+
+    (void)snprintf(hello.identity, sizeof(hello.identity), "%s",
+                   mw_toolchain_identity(zygote->toolchain));
+    return mw_message_send(MW_WIRE_CONTROL_FD, &hello, &pidfd, pidfd >= 0);
+}
+
 /* Returns 0 or an exit status. */
 static int zygote_begin(struct zygote *zygote, pid_t host)
 {
-    struct mw_message hello = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_HELLO};
-
     zygote->pid = getpid();
     zygote->host = (int)syscall(SYS_pidfd_open, host, 0);
     zygote->signals = signals_open();
@@ -177,36 +240,47 @@ static int zygote_begin(struct zygote *zygote, pid_t host)
     mw_warm_up_begin(&zygote->warm_up, zygote->toolchain);
     zygote->shared_bytes = mw_text_pages_enlarge();
     mw_zygote_heap_settle();
-    (void)snprintf(hello.identity, sizeof(hello.identity), "%s",
-                   mw_toolchain_identity(zygote->toolchain));
-    return mw_message_send(MW_WIRE_CONTROL_FD, &hello, NULL, 0) ? MW_WORKER_EXIT_START : 0;
+    return hello_tell(zygote, -1) ? MW_WORKER_EXIT_START : 0;
 }
 
-/* Wait for one thing to do, and do it. Returns false when it is time to end. */
-static bool zygote_serve(struct zygote *zygote)
+/* Until it is time to end; but a child goes on as something else. */
+static enum role zygote_live(struct zygote *zygote)
+{
+    enum role role;
+
+    do
+        role = zygote_serve(zygote);
+    while (role == ZYGOTE);
+    return role;
+}
+
+/* Wait for one thing to do, and do it. */
+static enum role zygote_serve(struct zygote *zygote)
 {
     struct pollfd polls[] = {{.fd = MW_WIRE_CONTROL_FD, .events = POLLIN},
                              {.fd = zygote->host, .events = POLLIN},
                              {.fd = zygote->signals, .events = POLLIN}};
     struct mw_message message;
-    int got;
+    int descriptors[2], got;
 
     if (poll(polls, sizeof(polls) / sizeof(polls[0]), -1) < 0)
-        return errno == EINTR;
+        return errno == EINTR ? ZYGOTE : NOBODY;
     if (polls[1].revents)
-        return false;
+        return NOBODY;
     if (polls[2].revents)
         children_reap(zygote);
     if (!polls[0].revents)
-        return true;
-    got = mw_message_receive(MW_WIRE_CONTROL_FD, &message, NULL, 0, MSG_DONTWAIT);
+        return ZYGOTE;
+    descriptors[0] = descriptors[1] = -1;
+    got = mw_message_receive(MW_WIRE_CONTROL_FD, &message, descriptors, 2, MSG_DONTWAIT);
     if (got == -EAGAIN)
-        return true;
+        return ZYGOTE;
+    if (got == 1 && message.kind == MW_MESSAGE_PREFIX)
+        return prefix_zygote_fork(zygote, &message, descriptors);
     if (got != 1 || message.kind != MW_MESSAGE_FORK)
-        return false;
+        return NOBODY;
     scheduling_take(&message.scheduling);
-    child_fork(zygote, message.number < WARM_MS_MAX ? (int)message.number : WARM_MS_MAX);
-    return true;
+    return child_fork(zygote, message.number < WARM_MS_MAX ? (int)message.number : WARM_MS_MAX);
 }
 
 /* Nobody is left behind, not for a moment: who sees the zygote end sees the workers ended. */
@@ -234,7 +308,7 @@ static void close_all(const int *descriptors, size_t count)
             close(descriptors[i]);
 }
 
-static void child_fork(struct zygote *zygote, int warm_ms)
+static enum role child_fork(struct zygote *zygote, int warm_ms)
 {
     struct mw_message message = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_WORKER};
     enum { HOSTS, WORKERS, REPORT_READ, REPORT_WRITE, PIDFD, ALL };
@@ -243,16 +317,18 @@ static void child_fork(struct zygote *zygote, int warm_ms)
 
     if (zygote->child_count == CHILDREN_MAX) {
         no_child_tell(EAGAIN);
-        return;
+        return ZYGOTE;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, &fds[HOSTS]) < 0 ||
         pipe2(&fds[REPORT_READ], O_CLOEXEC | O_NONBLOCK) < 0 || (pid = fork()) < 0) {
         no_child_tell(errno);
         close_all(fds, ALL);
-        return;
+        return ZYGOTE;
     }
-    if (pid == 0)
-        worker_run(zygote, fds[WORKERS], warm_ms);
+    if (pid == 0) {
+        zygote->birth = (struct birth){.socket = fds[WORKERS], .warm_ms = warm_ms};
+        return WORKER;
+    }
     fds[PIDFD] = (int)syscall(SYS_pidfd_open, pid, 0);
     message.number = (uint64_t)pid;
     zygote->children[zygote->child_count++] =
@@ -266,6 +342,22 @@ static void child_fork(struct zygote *zygote, int warm_ms)
                               (int[]){fds[HOSTS], fds[REPORT_READ], fds[PIDFD]}, 3);
     }
     close_all(fds, ALL);
+    return ZYGOTE;
+}
+
+/* Where it cannot be had the host sees its socket close. */
+static enum role prefix_zygote_fork(struct zygote *zygote, const struct mw_message *message,
+                                    const int descriptors[2])
+{
+    pid_t pid = descriptors[1] < 0 || zygote->is_of_prefix ? -1 : fork();
+
+    if (pid == 0) {
+        scheduling_take(&message->scheduling);
+        zygote->birth = (struct birth){.socket = descriptors[0], .request = descriptors[1]};
+        return PREFIX_ZYGOTE;
+    }
+    close_all(descriptors, 2);
+    return ZYGOTE;
 }
 
 static uint64_t timeval_ns(struct timeval time)
@@ -314,12 +406,12 @@ static void out_of_memory(void)
 
 /* Keep the socket, as the one descriptor there is beside the standard three; be a process as any
  * other; and die with the zygote. */
-static void worker_detach(const struct zygote *zygote, int socket)
+static void worker_detach(const struct zygote *zygote)
 {
     sigset_t none;
 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != zygote->pid ||
-        dup2(socket, MW_WIRE_CONTROL_FD) < 0 ||
+        dup2(zygote->birth.socket, MW_WIRE_CONTROL_FD) < 0 ||
         syscall(SYS_close_range, MW_WIRE_CONTROL_FD + 1, ~0U, 0) < 0)
         _exit(MW_WORKER_EXIT_START);
     sigemptyset(&none);
@@ -374,10 +466,12 @@ static int ready_tell(const struct zygote *zygote, struct own_files *own)
 }
 
 /* Whoever needs this worker at once gets it as it is: a request warms it as well as anything does.
- * When none comes, the time is there. */
-static void warm_up_and_tell(const struct zygote *zygote, int warm_ms, struct own_files *own)
+ * When none comes, the time is there: for another compile; or, in the middle of one, to have the
+ * memory for itself that it would write to. */
+static void warm_up_and_tell(const struct zygote *zygote, struct own_files *own)
 {
     struct mw_message warming = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_WARMING};
+    int warm_ms = zygote->birth.warm_ms;
 
     if (warm_ms > 0) {
         if (ready_tell(zygote, own))
@@ -387,36 +481,179 @@ static void warm_up_and_tell(const struct zygote *zygote, int warm_ms, struct ow
         if (mw_message_send(MW_WIRE_CONTROL_FD, &warming, NULL, 0))
             _exit(MW_WORKER_EXIT_DONE);
     }
-    mw_warm_up_again(&zygote->warm_up);
+    if (zygote->is_of_prefix)
+        mw_zygote_heap_own();
+    else
+        mw_warm_up_again(&zygote->warm_up);
     if (ready_tell(zygote, own))
         _exit(MW_WORKER_EXIT_DONE);
 }
 
-static _Noreturn void worker_run(const struct zygote *zygote, int socket, int warm_ms)
+static void worker_begin(const struct zygote *zygote)
 {
-    struct mw_message message;
     struct own_files own;
-    int descriptors[MW_WIRE_DESCRIPTORS_MAX];
-    size_t count = 0;
 
-    worker_detach(zygote, socket);
+    worker_detach(zygote);
     (void)prctl(PR_SET_NAME, WAITING_NAME);
     own.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     own.clear_refs = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     sandbox_enter(zygote);
-    warm_up_and_tell(zygote, warm_ms, &own);
+    warm_up_and_tell(zygote, &own);
     if (own.statm >= 0)
         close(own.statm);
-    for (;;) {
-        int got = mw_message_receive_request(MW_WIRE_CONTROL_FD, &message, descriptors, &count, 0);
+}
 
-        if (got == 0)
-            _exit(MW_WORKER_EXIT_DONE);
-        if (got < 0 || message.kind != MW_MESSAGE_REQUEST || count < 2)
-            _exit(MW_WORKER_EXIT_REQUEST);
-        request_serve(zygote, &message, descriptors, count);
+/* Wait for a request. Returns 0 or -ENOMEM. */
+static int task_begin(struct task *task)
+{
+    int got = mw_message_receive_request(MW_WIRE_CONTROL_FD, &task->message, task->descriptors,
+                                         &task->count, 0);
+    int rc;
+
+    if (got == 0)
+        _exit(MW_WORKER_EXIT_DONE);
+    if (got < 0 || task->message.kind != MW_MESSAGE_REQUEST || task->count < 2)
+        _exit(MW_WORKER_EXIT_REQUEST);
+    scheduling_take(&task->message.scheduling);
+    (void)prctl(PR_SET_NAME, task->message.scheduling.name);
+    if (task->message.is_last)
+        mw_bridge_leave_memory();
+    rc = work_begin(&task->work, task->descriptors, task->count);
+    if (rc == -EPROTO || mw_wire_answer_begin(task->descriptors[1]))
+        _exit(MW_WORKER_EXIT_REQUEST);
+    return rc;
+}
+
+/* Answer it. */
+static void task_end(struct task *task, int rc, struct mw_compile_result *result)
+{
+    struct mw_message answer = {
+        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_ANSWER, .number = task->message.number};
+
+    if (mw_wire_answer_write(task->descriptors[1], &task->work.wire.bounds, rc, result))
+        out_of_memory();
+    close_all(task->descriptors, task->count);
+    (void)mw_message_send(MW_WIRE_CONTROL_FD, &answer, NULL, 0);
+    /* A worker that is used once is killed about now. */
+    mw_compile_result_fini(result);
+    work_end(&task->work);
+}
+
+static _Noreturn void worker_run(const struct zygote *zygote)
+{
+    worker_begin(zygote);
+    for (;;) {
+        struct task task = {0};
+        struct mw_compile_result result = {0};
+        int rc = task_begin(&task);
+
+        if (rc == 0)
+            rc = compile(zygote, task.work.options, &task.work.wire.request, &result);
+        task_end(&task, rc, &result);
     }
 }
+
+/* ---- prefix zygote, and its workers ---- */
+
+static void soft_limit_set(__rlimit_resource_t resource, rlim_t value)
+{
+    struct rlimit limit;
+
+    if (getrlimit(resource, &limit) < 0)
+        return;
+    limit.rlim_cur = value < limit.rlim_max ? value : limit.rlim_max;
+    (void)setrlimit(resource, &limit);
+}
+
+/* Be a process of its own, whose children are not those of before. */
+static void prefix_zygote_detach(struct zygote *zygote)
+{
+    (void)prctl(PR_SET_NAME, PREFIX_NAME);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != zygote->pid ||
+        dup2(zygote->birth.socket, MW_WIRE_CONTROL_FD) < 0)
+        _exit(MW_WORKER_EXIT_START);
+    close(zygote->birth.socket);
+    zygote->pid = getpid();
+    zygote->is_of_prefix = true;
+    for (size_t i = 0; i < zygote->child_count; i++)
+        close(zygote->children[i].report);
+    zygote->child_count = 0;
+    soft_limit_set(RLIMIT_CPU, PREFIX_CPU_S);
+    if (!SANITIZED)
+        soft_limit_set(RLIMIT_DATA, PREFIX_DATA_BYTES);
+}
+
+static const char *ending(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot ? dot : "";
+}
+
+/* Whether the request is one that the prefix is the beginning of. */
+static bool fits(const struct work *prefix, const struct work *work)
+{
+    const struct mw_compile_request *begun = &prefix->wire.request, *request = &work->wire.request;
+
+    return strcmp(mw_options_fingerprint(prefix->options), mw_options_fingerprint(work->options)) ==
+               0 &&
+           strcmp(begun->directory, request->directory) == 0 &&
+           strcmp(ending(begun->main), ending(request->main)) == 0 &&
+           work->wire.preamble.covers_bytes >= begun->files[0].bytes;
+}
+
+/* In the middle of the compile, behind the prefix: wait here, and let each worker go on. */
+static void prefix_done(void *user, struct mw_bridge_rest *rest)
+{
+    struct prefix *prefix = user;
+    struct zygote *zygote = prefix->zygote;
+    struct mw_compile_request *request = &prefix->work.wire.request;
+    int pidfd = (int)syscall(SYS_pidfd_open, zygote->pid, 0);
+
+    soft_limit_set(RLIMIT_CPU, RLIM_INFINITY);
+    soft_limit_set(RLIMIT_DATA, RLIM_INFINITY);
+    mw_zygote_heap_settle();
+    if (pidfd < 0 || hello_tell(zygote, pidfd))
+        _exit(MW_WORKER_EXIT_START);
+    close(pidfd);
+    if (zygote_live(zygote) != WORKER) {
+        zygote_end(zygote);
+        _exit(MW_WORKER_EXIT_DONE);
+    }
+    worker_begin(zygote);
+    if (task_begin(&prefix->task))
+        out_of_memory();
+    if (!fits(&prefix->work, &prefix->task.work))
+        _exit(MW_WORKER_EXIT_REQUEST);
+    *request = prefix->task.work.wire.request; /* what the compile looks at from here on */
+    *rest = (struct mw_bridge_rest){.main = request->main,
+                                    .files = request->files,
+                                    .file_count = request->file_count,
+                                    .covers_bytes = request->preamble->covers_bytes};
+}
+
+static _Noreturn void prefix_zygote_run(struct zygote *zygote)
+{
+    static struct prefix prefix;
+    struct mw_compile_result result = {0};
+    int rc;
+
+    prefix.zygote = zygote;
+    prefix_zygote_detach(zygote);
+    if (work_begin(&prefix.work, (int[]){zygote->birth.request, -1}, 2))
+        _exit(MW_WORKER_EXIT_REQUEST);
+    close(zygote->birth.request);
+    mw_bridge_leave_memory();
+    mw_bridge_pause_after_prefix(prefix_done, &prefix);
+    rc = compile(zygote, prefix.work.options, &prefix.work.wire.request, &result);
+    if (prefix.task.count == 0) /* it did not come to that */
+        _exit(MW_WORKER_EXIT_REQUEST);
+    task_end(&prefix.task, rc, &result);
+    (void)poll(&(struct pollfd){.fd = MW_WIRE_CONTROL_FD, .events = POLLIN}, 1, -1);
+    _exit(MW_WORKER_EXIT_DONE);
+}
+
+/* ---- requests ---- */
 
 /* mw_compile, but that a source which neither compiles nor explains itself is an answer here, and
  * no fault of the worker. */
@@ -447,14 +684,6 @@ static int options_make(struct mw_options **options, const struct mw_wire_reques
         return -EPROTO;
     return strcmp(mw_options_fingerprint(*options), wire->fingerprint) == 0 ? 0 : -EPROTO;
 }
-
-/* A request at work: as it came, and what was made of it. */
-struct work {
-    void *bytes; /* mapped */
-    size_t count;
-    struct mw_wire_request wire;
-    struct mw_options *options;
-};
 
 /* Map the preamble that the request speaks of. Returns 0 or -EPROTO. */
 static int preamble_take(struct mw_wire_request *wire, const int *descriptors, size_t count)
@@ -497,33 +726,6 @@ static void work_end(struct work *work)
         (void)munmap((void *)work->wire.preamble.bytes, work->wire.preamble.count);
     mw_wire_request_fini(&work->wire);
     (void)munmap(work->bytes, work->count);
-}
-
-static void request_serve(const struct zygote *zygote, const struct mw_message *message,
-                          const int *descriptors, size_t count)
-{
-    struct mw_message answer = {
-        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_ANSWER, .number = message->number};
-    struct mw_compile_result result = {0};
-    struct work work = {0};
-    int rc;
-
-    scheduling_take(&message->scheduling);
-    (void)prctl(PR_SET_NAME, message->scheduling.name);
-    if (message->is_last)
-        mw_bridge_leave_memory();
-    rc = work_begin(&work, descriptors, count);
-    if (rc == -EPROTO || mw_wire_answer_begin(descriptors[1]))
-        _exit(MW_WORKER_EXIT_REQUEST);
-    if (rc == 0)
-        rc = compile(zygote, work.options, &work.wire.request, &result);
-    if (mw_wire_answer_write(descriptors[1], &work.wire.bounds, rc, &result))
-        out_of_memory();
-    close_all(descriptors, count);
-    (void)mw_message_send(MW_WIRE_CONTROL_FD, &answer, NULL, 0);
-    /* A worker that is used once is killed about now. */
-    mw_compile_result_fini(&result);
-    work_end(&work);
 }
 
 /* ---- both ---- */

@@ -46,7 +46,7 @@ struct mw_zygote {
 struct mw_worker_pool {
     /* Immutable once made. */
     struct mw_worker_pool_options options;
-    char *program, *identity;
+    char *program, *identity; /* program NULL: of a prefix */
 
     struct mw_mutex lock; /* guards all below; held while a zygote is started or its end awaited */
     struct mw_zygote *zygote; /* NULL: dead */
@@ -58,7 +58,9 @@ struct mw_worker_pool {
     int wake;          /* eventfd: something may be there for who waits; immutable */
 };
 
+static int pool_make(struct mw_worker_pool **out, const struct mw_worker_pool_options *options);
 static int zygote_start(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
+static int prefix_await(struct mw_worker_pool *pool, int socket, uint64_t deadline_ns, int stop);
 static void zygote_forget(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
 static void zygote_release(struct mw_zygote *zygote);
 static void zygote_listen(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
@@ -70,28 +72,19 @@ static void others_wake(struct mw_worker_pool *pool) MW_REQUIRES(pool->lock);
 static int worker_await_ready(const struct mw_worker_pool *pool, struct mw_worker *worker,
                               uint64_t deadline_ns, int stop);
 static void worker_close(struct mw_worker *worker);
+static int until_readable(struct pollfd *polls, nfds_t count, uint64_t deadline_ns);
 static int first_worker_check(struct mw_worker_pool *pool, char *why, size_t why_bytes);
 
 int mw_worker_pool_new(struct mw_worker_pool **out, const struct mw_worker_pool_options *options,
                        char *why, size_t why_bytes)
 {
-    struct mw_worker_pool *pool = calloc(1, sizeof(*pool));
-    int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = !pool ? -ENOMEM : wake < 0 ? -errno : mw_mutex_init(&pool->lock);
+    struct mw_worker_pool *pool;
+    int rc = pool_make(&pool, options);
 
-    if (rc) {
-        if (wake >= 0)
-            close(wake);
-        free(pool);
+    if (rc)
         return rc;
-    }
-    pool->wake = wake;
-    pool->options = *options;
-    pool->program = strdup(options->program);
-    pool->identity = strdup(options->identity);
     mw_mutex_lock(&pool->lock);
-    pool->end = &pool->first;
-    rc = pool->program && pool->identity ? zygote_start(pool) : -ENOMEM;
+    rc = zygote_start(pool);
     mw_mutex_unlock(&pool->lock);
     if (rc)
         (void)snprintf(why, why_bytes,
@@ -103,6 +96,41 @@ int mw_worker_pool_new(struct mw_worker_pool **out, const struct mw_worker_pool_
         mw_worker_pool_free(pool);
         return rc;
     }
+    *out = pool;
+    return 0;
+}
+
+int mw_worker_pool_of_prefix(struct mw_worker_pool **out, struct mw_worker_pool *zygotes,
+                             int request_file, const struct mw_wire_scheduling *scheduling,
+                             uint64_t deadline_ns, int stop)
+{
+    struct mw_worker_pool_options options = zygotes->options;
+    struct mw_message message = {
+        .magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_PREFIX, .scheduling = *scheduling};
+    struct mw_worker_pool *pool;
+    int sockets[2], rc;
+
+    options.program = NULL;
+    rc = pool_make(&pool, &options);
+    if (rc)
+        return rc;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
+        mw_worker_pool_free(pool);
+        return -EAGAIN;
+    }
+    mw_mutex_lock(&zygotes->lock);
+    rc = zygotes->zygote ? mw_message_send(zygotes->zygote->socket, &message,
+                                           (int[]){sockets[1], request_file}, 2)
+                         : -EAGAIN;
+    mw_mutex_unlock(&zygotes->lock);
+    close(sockets[1]);
+    rc = rc ? -EAGAIN : prefix_await(pool, sockets[0], deadline_ns, stop);
+    if (rc) {
+        close(sockets[0]); /* whoever reads a prefix for it ends when it has */
+        mw_worker_pool_free(pool);
+        return rc;
+    }
+    mw_worker_pool_refill(pool, scheduling);
     *out = pool;
     return 0;
 }
@@ -261,13 +289,42 @@ void mw_worker_pool_snapshot(struct mw_worker_pool *pool, struct mw_isolate_stat
     mw_mutex_lock(&pool->lock);
     if (pool->zygote)
         zygote_listen(pool);
-    stats->ready = pool->ready;
-    stats->running = pool->running;
-    stats->started = pool->started;
-    stats->zygote_restarts = pool->zygotes - 1;
-    stats->zygote_rss_bytes = pool->zygote ? rss_bytes(pool->zygote->pid) : 0;
+    stats->ready += pool->ready;
+    stats->running += pool->running;
+    stats->started += pool->started;
+    if (pool->program) {
+        stats->zygote_restarts = pool->zygotes - 1;
+        stats->zygote_rss_bytes = pool->zygote ? rss_bytes(pool->zygote->pid) : 0;
+    }
     others_wake(pool);
     mw_mutex_unlock(&pool->lock);
+}
+
+static int pool_make(struct mw_worker_pool **out, const struct mw_worker_pool_options *options)
+{
+    struct mw_worker_pool *pool = calloc(1, sizeof(*pool));
+    int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = !pool ? -ENOMEM : wake < 0 ? -errno : mw_mutex_init(&pool->lock);
+
+    if (rc) {
+        if (wake >= 0)
+            close(wake);
+        free(pool);
+        return rc;
+    }
+    pool->wake = wake;
+    pool->options = *options;
+    pool->program = options->program ? strdup(options->program) : NULL;
+    pool->identity = strdup(options->identity);
+    mw_mutex_lock(&pool->lock);
+    pool->end = &pool->first;
+    mw_mutex_unlock(&pool->lock);
+    if (!pool->identity || (options->program && !pool->program)) {
+        mw_worker_pool_free(pool);
+        return -ENOMEM;
+    }
+    *out = pool;
+    return 0;
 }
 
 /* ---- the zygote ---- */
@@ -362,6 +419,36 @@ static int zygote_start(struct mw_worker_pool *pool)
     pool->zygote = zygote;
     pool->asked = 0;
     pool->zygotes++;
+    return 0;
+}
+
+/* Wait until the prefix zygote at `socket` has read its prefix. */
+static int prefix_await(struct mw_worker_pool *pool, int socket, uint64_t deadline_ns, int stop)
+{
+    struct pollfd polls[] = {{.fd = socket, .events = POLLIN}, {.fd = stop, .events = POLLIN}};
+    struct mw_zygote *zygote;
+    struct mw_message message;
+    int pidfd = -1, rc = 0;
+
+    while (rc == 0 && !polls[0].revents && !polls[1].revents)
+        rc = until_readable(polls, 2, deadline_ns);
+    if (rc || !polls[0].revents)
+        return rc ? rc : -ECANCELED;
+    if (mw_message_receive(socket, &message, &pidfd, 1, MSG_DONTWAIT) != 1 || pidfd < 0)
+        return -EAGAIN;
+    zygote = calloc(1, sizeof(*zygote));
+    if (!zygote || message.kind != MW_MESSAGE_HELLO) {
+        rc = zygote ? -EAGAIN : -ENOMEM;
+        close(pidfd);
+        free(zygote);
+        return rc;
+    }
+    *zygote = (struct mw_zygote){
+        .references = 1, .pid = (pid_t)message.number, .socket = socket, .pidfd = pidfd};
+    mw_mutex_lock(&pool->lock);
+    pool->zygote = zygote;
+    pool->zygotes = 1;
+    mw_mutex_unlock(&pool->lock);
     return 0;
 }
 
@@ -548,7 +635,7 @@ static int worker_get(struct mw_worker_pool *pool, const struct mw_wire_scheduli
         if (pool->failures != failures) {
             rc = pool->failure == ENOMEM ? -ENOMEM : -EAGAIN;
         } else if (!pool->zygote) {
-            rc = starts++ < STARTS_MAX ? zygote_start(pool) : -EAGAIN;
+            rc = pool->program && starts++ < STARTS_MAX ? zygote_start(pool) : -EAGAIN;
         } else {
             workers_ask(pool, 0, scheduling);
             if (pool->zygote)

@@ -47,6 +47,14 @@ int mw_worker_pool_new(struct mw_worker_pool **out, const struct mw_worker_pool_
                        char *why, size_t why_bytes);
 void mw_worker_pool_free(struct mw_worker_pool *pool);
 
+/* Have `zygotes` fork a prefix zygote that reads the prefix of the request in `request_file`, and
+ * make a pool of its workers, of the same options. It does not replace a zygote that has ended:
+ * then take returns -EAGAIN for ever. Returns 0 when it has read the prefix, -EAGAIN (it cannot, or
+ * no more), -ETIMEDOUT, -ECANCELED or -ENOMEM. */
+int mw_worker_pool_of_prefix(struct mw_worker_pool **out, struct mw_worker_pool *zygotes,
+                             int request_file, const struct mw_wire_scheduling *scheduling,
+                             uint64_t deadline_ns, int stop);
+
 /* In a forked child: release what is only this process's. */
 void mw_worker_pool_abandon(struct mw_worker_pool *pool);
 
@@ -74,7 +82,8 @@ void mw_worker_kill(const struct mw_worker *worker);
  * will tell any more: the zygote is dead). */
 int mw_worker_report(const struct mw_worker *worker, struct mw_wire_report *report);
 
-/* Fill ready, running, started, zygote_restarts and zygote_rss_bytes of `stats`. */
+/* Add to ready, running and started of `stats`, and fill zygote_restarts and zygote_rss_bytes; but
+ * these not of a pool behind a prefix. */
 void mw_worker_pool_snapshot(struct mw_worker_pool *pool, struct mw_isolate_stats *stats);
 
 #endif

@@ -55,6 +55,9 @@ enum mw_message_kind {
                              preamble if it has one */
     MW_MESSAGE_ANSWER,    /* worker to host: `number` is the request's */
     MW_MESSAGE_WARMING,   /* worker to host: not ready for a moment */
+    MW_MESSAGE_PREFIX,    /* host to zygote: a prefix zygote, with `scheduling`, that reads this
+                             request's prefix; its socket, the request. It says HELLO as well, when
+                             it has: `number` is its pid; its pidfd */
 };
 
 /* What a thread's worker takes over from it. */

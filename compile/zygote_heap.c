@@ -2,9 +2,10 @@
 
 #include <malloc.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include "text_pages.h"
+#include "huge_pages.h"
 
 #define PLUG_BYTES_MAX 65536u /* what is larger is few, and may stay free */
 
@@ -17,6 +18,16 @@ void mw_zygote_heap_settle(void)
     (void)malloc_trim(0);
     holes_fill(heap_top());
     top_align(heap_top());
+}
+
+void mw_zygote_heap_own(void)
+{
+    uintptr_t end = (uintptr_t)sbrk(0), begin = end - mallinfo2().arena;
+
+    begin = (begin + MW_HUGE_PAGE_BYTES - 1) & ~(MW_HUGE_PAGE_BYTES - 1);
+    end &= ~(MW_HUGE_PAGE_BYTES - 1);
+    if (begin < end)
+        (void)mw_huge_pages_move(begin, end - begin, PROT_READ | PROT_WRITE);
 }
 
 /* Allocate from what was freed until a size is only to be had at the top. The blocks are kept. */

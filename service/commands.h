@@ -39,6 +39,7 @@ struct mw_serve_settings {
     unsigned manifests;           /* 0: on, 1: off; MW_SERVE_UNSET: off with allow_remote */
     unsigned debug_sources;       /* 0: on, 1: off */
     uint64_t preambles_max_bytes; /* 0: none */
+    unsigned head_starts;         /* 0: none */
     uint64_t body_max_bytes;
     char pkg_config_path[MW_SETTING_TEXT_BYTES]; /* "": the system's only */
     unsigned connections_max;

@@ -123,6 +123,7 @@ static void flight_fail_with(struct mw_flight *flight, const struct mw_problem *
                              json_t *extra);
 static void flight_free_if_empty(struct mw_flight *flight);
 static void flight_find_preamble(struct mw_flight *flight);
+static void flight_plan_head_start(struct mw_flight *flight);
 static void flight_drop_preamble(struct mw_flight *flight);
 static struct mw_flight **bucket_of(struct mw_pipeline *pipeline, const struct mw_key *key);
 static bool key_moved(const struct mw_flight *flight);
@@ -356,6 +357,8 @@ static void after_leaf(struct mw_step *step, int status)
     flight->ended_ns = step->req.job.ended_ns;
     struct mw_problem problem;
     flight->in_leaf = false;
+    if (flight->leaf.usage.head_start_due)
+        flight_plan_head_start(flight);
     flight_drop_preamble(flight);
     if (status) {
         json_t *extra = mw_leaf_explain(&flight->leaf, status, &problem);
@@ -750,6 +753,15 @@ static void flight_find_preamble(struct mw_flight *flight)
     submission->request.preamble = flight->has_preamble ? &flight->preamble : NULL;
 }
 
+static void flight_plan_head_start(struct mw_flight *flight)
+{
+    const struct mw_submission *submission = flight->submission;
+    struct mw_preamble_plan *plan;
+
+    if (mw_preamble_plan_head_start(&plan, submission->options, &submission->request) == 0)
+        mw_preamble_maker_take(flight->pipeline->parts.preamble_maker, plan);
+}
+
 static void flight_drop_preamble(struct mw_flight *flight)
 {
     if (!flight->has_preamble)
@@ -800,11 +812,12 @@ static json_t *timings_json(const struct mw_ticket *ticket, const struct mw_flig
 {
     uint64_t now_ns = mw_clock_ns();
     uint64_t leaf_end_ns = flight->cached ? now_ns : flight->ended_ns;
-    return json_pack("{s:f, s:f, s:f, s:f, s:b}", "prefix_ms",
+    return json_pack("{s:f, s:f, s:f, s:f, s:b, s:b}", "prefix_ms",
                      ms_between(ticket->arrived_ns, flight->cached ? now_ns : flight->queued_ns),
                      "queued_ms", ms_between(flight->queued_ns, flight->started_ns), "leaf_ms",
                      ms_between(flight->started_ns, flight->ended_ns), "suffix_ms",
-                     ms_between(leaf_end_ns, now_ns), "preamble", flight->used_preamble);
+                     ms_between(leaf_end_ns, now_ns), "preamble", flight->used_preamble,
+                     "head_start", flight->leaf.usage.has_head_start);
 }
 
 static json_t *artifact_json(const struct mw_ticket *ticket, const struct mw_flight *flight)

@@ -28,6 +28,7 @@ static int work_make(struct mw_step *step);
 static void after_make(struct mw_step *step, int status);
 static int work_put(struct mw_step *step);
 static void after_put(struct mw_step *step, int status);
+static bool is_head_start(const struct mw_preamble_plan *plan);
 static struct making *place_find(struct mw_preamble_maker *maker);
 static void put_nothing(struct mw_preamble_maker *maker, struct mw_preamble_plan *plan);
 static void give_up(struct making *making);
@@ -90,6 +91,11 @@ bool mw_preamble_maker_busy(const struct mw_preamble_maker *maker)
     return false;
 }
 
+static bool is_head_start(const struct mw_preamble_plan *plan)
+{
+    return plan->main != NULL;
+}
+
 /* One that was put but is not back yet still has its place, so there may be none. */
 static struct making *place_find(struct mw_preamble_maker *maker)
 {
@@ -103,6 +109,10 @@ static int work_make(struct mw_step *step)
 {
     struct making *making = MAKING_OF(step);
     (void)mw_audit_expect(MW_THREAD_LANE);
+    if (is_head_start(making->plan))
+        return mw_isolate_prepare(making->maker->parts.place.isolate, making->plan->options,
+                                  &making->plan->request, &making->leaf.limits,
+                                  &making->leaf.stop);
     return mw_leaf_run(&making->leaf, &making->maker->parts.place, making->plan->options,
                        &making->plan->request, &making->result);
 }
@@ -112,7 +122,9 @@ static void after_make(struct mw_step *step, int status)
     struct making *making = MAKING_OF(step);
     struct mw_preamble_maker *maker = making->maker;
     making->in_leaf = false;
-    if (status || mw_step_start(&making->step, maker->parts.adapter, maker->parts.store_io,
+    if (is_head_start(making->plan)) /* it is there, or the next compiles do without */
+        give_up(making);
+    else if (status || mw_step_start(&making->step, maker->parts.adapter, maker->parts.store_io,
                                 work_put, after_put) != 0)
         give_up(making);
 }
@@ -141,7 +153,10 @@ static void after_put(struct mw_step *step, int status)
 /* Without a result a put blocks on nothing. */
 static void put_nothing(struct mw_preamble_maker *maker, struct mw_preamble_plan *plan)
 {
-    (void)mw_preambles_put(maker->parts.preambles, maker->parts.place.toolchain, plan, NULL);
+    if (is_head_start(plan))
+        mw_preamble_plan_free(plan);
+    else
+        (void)mw_preambles_put(maker->parts.preambles, maker->parts.place.toolchain, plan, NULL);
 }
 
 static void give_up(struct making *making)

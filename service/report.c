@@ -145,6 +145,10 @@ static const struct number isolate_numbers[] = {
         "Compiles that were tried again because their worker was lost"),
     U64(mw_isolate_stats, zygote_rss_bytes, "zygote_resident_bytes", "gauge",
         "Memory of the process which forks them"),
+    UNSIGNED(mw_isolate_stats, head_starts, "head_starts", "gauge",
+             "First includes that worker processes wait behind"),
+    U64(mw_isolate_stats, head_starts_used, "head_starts_used_total", "counter",
+        "Compiles that began behind their first includes"),
 };
 
 static const struct number preamble_numbers[] = {

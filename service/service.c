@@ -212,6 +212,7 @@ static int open_isolation(struct mw_service *service, char *why, size_t why_byte
                            .toolchain = service->toolchain,
                            .worker = settings->worker[0] ? settings->worker : NULL,
                            .ready = settings->workers_ready ? settings->workers_ready : ready,
+                           .head_starts = settings->head_starts,
                            .unguarded = settings->unguarded,
                            .on_work = mw_shared_pool_on_work,
                            .user = &service->shared,

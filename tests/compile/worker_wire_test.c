@@ -273,7 +273,8 @@ static void request_tells_of_a_preamble_that_is_a_file(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct mw_preamble_use use = {"x", 12345, cases[i].file, 7};
+        struct mw_preamble_use use = {
+            .bytes = "x", .count = 12345, .file = cases[i].file, .covers_bytes = 7};
         struct mw_compile_request with = request;
         struct mw_wire_request read;
         size_t count;

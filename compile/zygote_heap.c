@@ -11,6 +11,7 @@
 
 static void holes_fill(uintptr_t top);
 static void top_align(uintptr_t top);
+static void top_touch(void);
 static uintptr_t heap_top(void);
 
 void mw_zygote_heap_settle(void)
@@ -28,6 +29,7 @@ void mw_zygote_heap_own(void)
     end &= ~(MW_HUGE_PAGE_BYTES - 1);
     if (begin < end)
         (void)mw_huge_pages_move(begin, end - begin, PROT_READ | PROT_WRITE);
+    top_touch();
 }
 
 /* Allocate from what was freed until a size is only to be had at the top. The blocks are kept. */
@@ -56,6 +58,22 @@ static void top_align(uintptr_t top)
     if (top > 0)
         filling = malloc(end - top - sizeof(size_t) * 2);
     (void)filling;
+}
+
+/* Have the first huge page of what will be allocated: not so much that the allocator gives it back.
+ */
+static void top_touch(void)
+{
+    const size_t block_bytes = 65536;
+    void *volatile blocks[MW_HUGE_PAGE_BYTES / 65536 - 1];
+
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+        blocks[i] = malloc(block_bytes);
+        for (size_t at = 0; blocks[i] && at < block_bytes; at += 4096)
+            ((volatile char *)blocks[i])[at] = 0;
+    }
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+        free(blocks[i]);
 }
 
 /* Where the part of the heap begins that was not handed out; 0 with an allocator of a sanitizer's.

@@ -526,9 +526,10 @@ class HeadStart
         view.start_over(name);
         for (size_t i = 0; i < rest.file_count; i++)
             view.add(rest.files[i].name, copy(rest.files[i]));
-        auto *main = std::find_if(
-            rest.files, rest.files + rest.file_count,
-            [&](const mw_source_file &file) { return StringRef(file.name) == rest.main; });
+        auto *main =
+            std::find_if(rest.files, rest.files + rest.file_count, [&](const mw_source_file &file) {
+                return StringRef(file.name) == rest.main;
+            });
         auto entry = compiler.getFileManager().getOptionalFileRef(rest.main);
         if (!entry || main == rest.files + rest.file_count ||
             main->bytes > MW_BRIDGE_REST_BYTES_MAX || rest.covers_bytes > main->bytes)
@@ -1321,10 +1322,10 @@ bool Run::add_files()
     for (size_t i = 0; i < job.file_count; i++) {
         const mw_source_file &file = job.files[i];
         /* A copy, because the lexer wants a NUL at the end. */
-        auto text = head_start.is_wanted()
-                        ? head_start.begin(file)
-                        : llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes),
-                                                               file.name);
+        auto text =
+            head_start.is_wanted()
+                ? head_start.begin(file)
+                : llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
         if (!text)
             return false;
         view->add(file.name, std::move(text));

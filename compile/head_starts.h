@@ -3,9 +3,9 @@
  *
  * A prefix zygote (worker.c) has read the headers that many requests begin with, and so have its
  * workers. It takes memory as long as it lives and as much CPU time as its headers take to be
- * read, so there are few. Which prefixes get one: those that were asked for MW_HEAD_START_USES times,
- * when there is room, or when one was not used for MW_HEAD_START_IDLE_NS. So as many prefixes as
- * there is no room for, in turn, do not push out one another.
+ * read, so there are few. Which prefixes get one: those that were asked for MW_HEAD_START_USES
+ * times, when there is room, or when one was not used for MW_HEAD_START_IDLE_NS. So as many
+ * prefixes as there is no room for, in turn, do not push out one another.
  *
  * Ownership:  a pool that was held stays until it is released.
  * Threads:    all from any thread. Nothing blocks but make, for a prefix to be read, and free.
@@ -43,7 +43,8 @@ void mw_head_starts_release(struct mw_head_starts *starts, struct mw_worker_pool
 
 /* As mw_worker_pool_of_prefix. 0 as well when there is one, -EBUSY when there is no room. */
 int mw_head_starts_make(struct mw_head_starts *starts, const char *key, int request_file,
-                        const struct mw_wire_scheduling *scheduling, uint64_t deadline_ns, int stop);
+                        const struct mw_wire_scheduling *scheduling, uint64_t deadline_ns,
+                        int stop);
 
 /* Add its pools' numbers to `stats`, and fill head_starts and head_starts_used. */
 void mw_head_starts_snapshot(struct mw_head_starts *starts, struct mw_isolate_stats *stats);

@@ -1,7 +1,8 @@
 /* huge_pages.h - memory that is in use, moved onto huge pages of this process's own. Private to
  * compile/.
  *
- * Threads: while no other thread of the process uses what is moved: for a moment it is not there. */
+ * Threads: while no other thread of the process uses what is moved: for a moment it is not there.
+ */
 #ifndef MW_COMPILE_HUGE_PAGES_H
 #define MW_COMPILE_HUGE_PAGES_H
 
@@ -14,8 +15,8 @@
 /* Whether whoever runs this machine, or this process, wants them. */
 bool mw_huge_pages_wanted(void);
 
-/* Put a copy of whole huge pages in the place of what is there. Returns false when it cannot be had;
- * then nothing has changed. */
+/* Put a copy of whole huge pages in the place of what is there. Returns false when it cannot be
+ * had; then nothing has changed. */
 bool mw_huge_pages_move(uintptr_t begin, size_t bytes, int protection);
 
 #endif

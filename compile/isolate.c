@@ -563,8 +563,8 @@ static char *head_start_key(const struct mw_isolate *isolate, const struct mw_op
     if (!isolate->head_starts || !preamble || !preamble->key || !main ||
         main->bytes > MW_BRIDGE_REST_BYTES_MAX || preamble->covers_bytes < preamble->text_bytes)
         return NULL;
-    return asprintf(&key, "%s\n%s\n%s\n%s", preamble->key, ending ? ending : "",
-                    request->directory, mw_options_fingerprint(options)) < 0
+    return asprintf(&key, "%s\n%s\n%s\n%s", preamble->key, ending ? ending : "", request->directory,
+                    mw_options_fingerprint(options)) < 0
                ? NULL
                : key;
 }

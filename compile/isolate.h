@@ -32,8 +32,8 @@
 #include <millwright/limits.h>
 #include <millwright/toolchain.h>
 
-#define MW_ISOLATE_READY_MAX      64u
-#define MW_ISOLATE_REQUESTS_LIMIT 100000u
+#define MW_ISOLATE_READY_MAX       64u
+#define MW_ISOLATE_REQUESTS_LIMIT  100000u
 #define MW_ISOLATE_HEAD_STARTS_MAX 64u
 
 struct mw_isolate;
@@ -53,8 +53,8 @@ struct mw_isolate_options {
     unsigned requests_max; /* 0: a worker is used once. Else it is used again, for one trusted
                               tenant, until so many requests, a fault or memory_mark_bytes */
     uint64_t memory_mark_bytes; /* with requests_max: resident size at which it is replaced */
-    unsigned head_starts; /* prefixes that workers wait behind, at most; 0: none. Not with
-                             requests_max */
+    unsigned head_starts;       /* prefixes that workers wait behind, at most; 0: none. Not with
+                                   requests_max */
     bool unguarded;             /* go on where the kernel lacks a guard; else -ENOTSUP and its
                                    name. Not without a pidfd: -ENOSYS */
     /* For those who account for workers (monitor.h), or NULL: called before `worker` gets a request

@@ -38,9 +38,9 @@ struct mw_usage {
     uint64_t cpu_ns;
     uint64_t memory_peak_bytes; /* resident, without the code that all workers share */
     uint64_t output_bytes;
-    enum mw_limit hit;  /* MW_LIMIT_NONE: none */
-    uint64_t hit_value; /* of that limit, in its unit */
-    int signal;         /* that ended its process without a limit; 0: none */
+    enum mw_limit hit;   /* MW_LIMIT_NONE: none */
+    uint64_t hit_value;  /* of that limit, in its unit */
+    int signal;          /* that ended its process without a limit; 0: none */
     bool has_head_start; /* its worker had read the prefix already */
     bool head_start_due; /* it had not, and mw_isolate_prepare would help the next */
 };

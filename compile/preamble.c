@@ -256,8 +256,8 @@ int mw_preamble_plan_head_start(struct mw_preamble_plan **plan, const struct mw_
         return -EINVAL;
     (void)snprintf(key.text, sizeof(key.text), "%s", request->preamble->key);
     error = plan_new(plan, &subject, &key, request);
-    if (error == 0 && strcmp(mw_options_fingerprint((*plan)->options),
-                             mw_options_fingerprint(options)) != 0) {
+    if (error == 0 &&
+        strcmp(mw_options_fingerprint((*plan)->options), mw_options_fingerprint(options)) != 0) {
         mw_preamble_plan_free(*plan);
         error = -EINVAL;
     }
@@ -547,7 +547,8 @@ static void plan_request(struct mw_preamble_plan *plan, const struct subject *su
                                                 .file_count = 1,
                                                 .args = plan->args,
                                                 .arg_count = plan->arg_count};
-    if (like && asprintf(&plan->main, MW_PREAMBLE_HEAD_START_MAIN "%s", ending ? ending : "") >= 0) {
+    if (like &&
+        asprintf(&plan->main, MW_PREAMBLE_HEAD_START_MAIN "%s", ending ? ending : "") >= 0) {
         plan->directory = strdup(like->directory);
         plan->use = (struct mw_preamble_use){.file = -1,
                                              .covers_bytes = subject->prefix.text_bytes,

@@ -55,7 +55,7 @@
 #define WARM_MS_MAX        60000
 #define WAITING_NAME       "mw-worker" /* of one that no thread drives yet */
 #define PREFIX_NAME        "mw-prefix"
-#define PREFIX_CPU_S       60u                   /* of a prefix zygote, until it waits */
+#define PREFIX_CPU_S       60u /* of a prefix zygote, until it waits */
 #define PREFIX_DATA_BYTES  (UINT64_C(1) << 30)
 #define NS_PER_S           UINT64_C(1000000000)
 

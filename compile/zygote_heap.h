@@ -11,8 +11,8 @@
 /* After all that the zygote needs is allocated, and before the first fork. */
 void mw_zygote_heap_settle(void);
 
-/* In what was forked: have the heap for itself, on huge pages, and not page by page as it is written
- * to. Where the system gives none the heap stays what it is. */
+/* In what was forked: have the heap for itself, on huge pages, and not page by page as it is
+ * written to. Where the system gives none the heap stays what it is. */
 void mw_zygote_heap_own(void);
 
 #endif

@@ -111,8 +111,7 @@ static int work_make(struct mw_step *step)
     (void)mw_audit_expect(MW_THREAD_LANE);
     if (is_head_start(making->plan))
         return mw_isolate_prepare(making->maker->parts.place.isolate, making->plan->options,
-                                  &making->plan->request, &making->leaf.limits,
-                                  &making->leaf.stop);
+                                  &making->plan->request, &making->leaf.limits, &making->leaf.stop);
     return mw_leaf_run(&making->leaf, &making->maker->parts.place, making->plan->options,
                        &making->plan->request, &making->result);
 }
@@ -125,7 +124,7 @@ static void after_make(struct mw_step *step, int status)
     if (is_head_start(making->plan)) /* it is there, or the next compiles do without */
         give_up(making);
     else if (status || mw_step_start(&making->step, maker->parts.adapter, maker->parts.store_io,
-                                work_put, after_put) != 0)
+                                     work_put, after_put) != 0)
         give_up(making);
 }
 

@@ -255,7 +255,7 @@ static void memory_watch(struct batch *batch, struct load_memory *memory)
 static void memory_raise(struct site_memory *most, const struct site_memory *now)
 {
     most->service = fmax(most->service, now->service);
-    most->zygote = fmax(most->zygote, now->zygote);
+    most->zygotes = fmax(most->zygotes, now->zygotes);
     most->workers = fmax(most->workers, now->workers);
     if (now->worker_count > most->worker_count)
         most->worker_count = now->worker_count;

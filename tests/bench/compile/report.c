@@ -79,6 +79,7 @@ static void print_speed(FILE *out, const struct plan *plan, const struct finding
     static const char *const heads[] = {"isolated", "switched", "in process", "cached",
                                         COMPILER,   "isolated", "",           "in process",
                                         "",         "goal",     "prefix"};
+    static const char *const prefixes[] = {"no", "precompiled", "read ahead"};
     struct grid grid = {0};
     unsigned row = 0;
 
@@ -99,7 +100,7 @@ static void print_speed(FILE *out, const struct plan *plan, const struct finding
             grid_set(&grid, row, 2 + WAYS + 2 * j, ratio >= subjects[i].goal ? "met" : "LOST");
         }
         grid_set(&grid, row, 5 + WAYS, "%.1f x", subjects[i].goal);
-        grid_set(&grid, row, 6 + WAYS, speed->prefix_used > 0.5 ? "yes" : "no");
+        grid_set(&grid, row, 6 + WAYS, "%s", prefixes[(unsigned)speed->prefix]);
     }
     fprintf(out, "\nspeed: median ms of %u interleaved runs, and how many times as fast as %s\n\n",
             plan->bench->runs, COMPILER " -c");
@@ -107,8 +108,8 @@ static void print_speed(FILE *out, const struct plan *plan, const struct finding
     fprintf(out, "\nOver HTTP, on a kept-alive connection of a Unix socket: the answer holds the "
                  "object, and the\nprocess writes it. Each source is new, but for \"cached\". All "
                  "gave the same bytes. Isolated:\nafter a compile of the same kind; switched: "
-                 "after one of another kind. Prefix: whether isolated\ncompiles started from "
-                 "precompiled includes.\n");
+                 "after one of another kind. Prefix: whether isolated\ncompiles found their "
+                 "includes precompiled, or read by their worker ahead of its use.\n");
 }
 
 static void print_throughput(FILE *out, const struct findings *findings)
@@ -122,6 +123,7 @@ static void print_throughput(FILE *out, const struct findings *findings)
     grid_set(&grid, 0, 4, "ratio");
     grid_set(&grid, 0, 6, "goal");
     grid_set(&grid, 0, 7, "%s, 1 -> 2", COMPILER);
+    grid_set(&grid, 0, 8, "2 against 2");
     for (unsigned i = 0; i < LOAD_BATCHES; i++) {
         const struct throughput *throughput = &findings->throughput[i];
 
@@ -135,11 +137,15 @@ static void print_throughput(FILE *out, const struct findings *findings)
         grid_set(&grid, row, 5, is_goal_met(throughput) ? "met" : "LOST");
         grid_set(&grid, row, 6, "%.1f", LOAD_SCALE_GOAL);
         grid_set(&grid, row, 7, "%.2f", scale_of(throughput, LOAD_CLANG));
+        grid_set(&grid, row, 8, "%.2f x",
+                 throughput->ms[LOAD_CLANG][1] / throughput->ms[LOAD_SERVICE][1]);
     }
     fprintf(out, "\nthroughput: isolated compiles with 1 and with 2 threads of the lane\n\n");
     grid_print(&grid, out);
     fprintf(out, "\n" COMPILER ", 1 -> 2: what the machine itself gives, by as many compiles in "
-                 "processes, two at once\ninstead of one after another, in the same rounds.\n");
+                 "processes, two at once\ninstead of one after another, in the same rounds.\n2 "
+                 "against 2: how many times "
+                 "as fast two threads are as two such processes at once.\n");
 }
 
 static void print_memory(FILE *out, const struct findings *findings)
@@ -155,14 +161,14 @@ static void print_memory(FILE *out, const struct findings *findings)
         else
             grid_set(&grid, 0, 1 + i, "%u at once", memory->at_once);
         set_figure(&grid, 1, 1 + i, most->service / MIB);
-        set_figure(&grid, 2, 1 + i, most->zygote / MIB);
+        set_figure(&grid, 2, 1 + i, most->zygotes / MIB);
         set_figure(&grid, 3, 1 + i, most->workers / MIB);
         grid_set(&grid, 4, 1 + i, "%u", most->worker_count);
         if (memory->at_once > 0)
             set_figure(&grid, 5, 1 + i, memory->worker_peak_bytes / MIB);
     }
     grid_set(&grid, 1, 0, "service");
-    grid_set(&grid, 2, 0, "zygote");
+    grid_set(&grid, 2, 0, "zygotes");
     grid_set(&grid, 3, 0, "workers together");
     grid_set(&grid, 4, 0, "workers alive, also those that wait");
     grid_set(&grid, 5, 0, "one worker, resident, without shared code");
@@ -292,7 +298,7 @@ static void add_loads(const struct plan *plan, const struct findings *findings, 
         json_array_append_new(rows,
                               plain_json(plan, name, "service", "MiB", memory->most.service / MIB));
         json_array_append_new(rows,
-                              plain_json(plan, name, "zygote", "MiB", memory->most.zygote / MIB));
+                              plain_json(plan, name, "zygotes", "MiB", memory->most.zygotes / MIB));
         json_array_append_new(rows,
                               plain_json(plan, name, "workers", "MiB", memory->most.workers / MIB));
     }

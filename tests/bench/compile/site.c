@@ -31,6 +31,7 @@ static int object_compare(struct subject *subject, const char *base64);
 static int base64_decode(const char *text, char *out, size_t *count);
 static double number_of(const json_t *json, const char *object, const char *member);
 static pid_t parent_of(const char *process);
+static bool is_prefix_zygote(const char *process);
 static double proportional_bytes(pid_t pid);
 
 int site_open(struct site *site, const char *program, const char *parent, const char *name,
@@ -79,6 +80,7 @@ int site_warm(struct site *site, struct subject *subject)
 {
     const struct timespec pause = {.tv_nsec = WARM_PAUSE_NS};
     uint64_t end_ns = mw_clock_ns() + SITE_WARM_MS_MAX * MW_NS_PER_MS;
+    unsigned best = site->is_in_process ? SITE_PREFIX_PRECOMPILED : SITE_PREFIX_READ;
     int error = 0;
 
     for (unsigned posts = 0; error == 0; posts++) {
@@ -87,11 +89,11 @@ int site_warm(struct site *site, struct subject *subject)
 
         error = site_compile(site, subject, body, &answer);
         free(body);
-        if (answer.used_prefix || (posts >= WARM_POSTS_MIN && !subject->has_prefix))
+        if (answer.prefix >= best || (posts >= WARM_POSTS_MIN && !subject->has_prefix))
             return error;
         if (mw_clock_ns() > end_ns) {
-            fprintf(stderr, "compile: %s: no prefix was used within %u s\n", subject->name,
-                    SITE_WARM_MS_MAX / 1000);
+            fprintf(stderr, "compile: %s: within %u s no prefix was %s\n", subject->name,
+                    SITE_WARM_MS_MAX / 1000, site->is_in_process ? "used" : "read ahead");
             return error;
         }
         nanosleep(&pause, NULL);
@@ -99,33 +101,34 @@ int site_warm(struct site *site, struct subject *subject)
     return error;
 }
 
-/* The service's child is the zygote, whose children are the workers. */
-struct site_memory site_memory(const struct site *site)
+/* Add what the children of `parent` take. The service's child is the zygote; its children, and
+ * those of the zygotes among them, are workers. */
+static void children_add(pid_t parent, bool is_zygote, struct site_memory *memory)
 {
-    struct site_memory memory = {.service = proportional_bytes(site->server.pid)};
     DIR *processes = opendir("/proc");
-    pid_t zygote = 0;
 
-    for (int pass = 0; processes != NULL && pass < 2; pass++) {
-        rewinddir(processes);
-        for (struct dirent *entry; (entry = readdir(processes)) != NULL;) {
-            pid_t parent = parent_of(entry->d_name);
-            pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-            double bytes;
+    for (const struct dirent *entry; processes != NULL && (entry = readdir(processes)) != NULL;) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        bool forks = is_zygote || is_prefix_zygote(entry->d_name);
+        double bytes;
 
-            if (pass == 0 && parent == site->server.pid) {
-                zygote = pid;
-                memory.zygote = proportional_bytes(pid);
-            }
-            if (pass == 0 || parent == 0 || parent != zygote)
-                continue;
-            bytes = proportional_bytes(pid); /* NAN: it has ended meanwhile */
-            memory.workers += isnan(bytes) ? 0 : bytes;
-            memory.worker_count++;
-        }
+        if (pid <= 0 || parent_of(entry->d_name) != parent)
+            continue;
+        bytes = proportional_bytes(pid); /* NAN: it has ended meanwhile */
+        *(forks ? &memory->zygotes : &memory->workers) += isnan(bytes) ? 0 : bytes;
+        memory->worker_count += !forks;
+        if (forks)
+            children_add(pid, false, memory);
     }
     if (processes != NULL)
         closedir(processes);
+}
+
+struct site_memory site_memory(const struct site *site)
+{
+    struct site_memory memory = {.service = proportional_bytes(site->server.pid)};
+
+    children_add(site->server.pid, true, &memory);
     return memory;
 }
 
@@ -135,6 +138,7 @@ static int answer_read(struct subject *subject, const struct reply *reply,
                        struct site_answer *answer)
 {
     json_t *json = json_loadb(reply->body.data, reply->body.count, 0, NULL);
+    const json_t *timings = json_object_get(json, "timings");
     const char *status = "";
     const char *object = NULL;
     int is_cached = 0;
@@ -153,8 +157,9 @@ static int answer_read(struct subject *subject, const struct reply *reply,
     answer->queued_ms = number_of(json, "timings", "queued_ms");
     answer->leaf_ms = number_of(json, "timings", "leaf_ms");
     answer->suffix_ms = number_of(json, "timings", "suffix_ms");
-    answer->used_prefix =
-        json_is_true(json_object_get(json_object_get(json, "timings"), "preamble"));
+    answer->prefix = json_is_true(json_object_get(timings, "head_start")) ? SITE_PREFIX_READ
+                     : json_is_true(json_object_get(timings, "preamble")) ? SITE_PREFIX_PRECOMPILED
+                                                                          : SITE_PREFIX_NONE;
     answer->worker_ms = number_of(json, "usage", "wall_ms");
     answer->take_ms = number_of(json, "usage", "take_ms");
     answer->hand_over_ms = number_of(json, "usage", "hand_over_ms");
@@ -285,6 +290,21 @@ static double number_of(const json_t *json, const char *object, const char *memb
 /* ---- memory ---- */
 
 /* 0: it is no process, or has ended. */
+/* By its name. */
+static bool is_prefix_zygote(const char *process)
+{
+    char path[PROCESS_BYTES], name[32] = "";
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%.20s/comm", process);
+    file = fopen(path, "re");
+    if (file != NULL && fgets(name, sizeof name, file) == NULL)
+        name[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+    return strcmp(name, "mw-prefix\n") == 0;
+}
+
 static pid_t parent_of(const char *process)
 {
     char path[PROCESS_BYTES];

@@ -17,6 +17,7 @@ struct site {
     struct server server;
     struct client client;
     char *folder;
+    bool is_in_process; /* set by who opens it so */
 };
 
 /* What a time trace sums up, each without what is of another. */
@@ -30,10 +31,18 @@ enum {
     SITE_TRACES
 };
 
+/* How a compile began. */
+enum {
+    SITE_PREFIX_NONE,
+    SITE_PREFIX_PRECOMPILED,
+    SITE_PREFIX_READ /* by its worker, before it had the source */
+};
+
 /* What one compile took, by the client's clock and by the answer's word. Milliseconds; NAN where
  * the answer says nothing. */
 struct site_answer {
-    bool is_cached, used_prefix;
+    bool is_cached;
+    unsigned prefix; /* SITE_PREFIX_... */
     double ms;
     double prefix_ms, queued_ms, leaf_ms, suffix_ms;
     double worker_ms, take_ms, hand_over_ms, run_ms, cpu_ms; /* of the leaf, isolated */
@@ -44,7 +53,7 @@ struct site_answer {
 /* Bytes. NAN: not to be known. */
 struct site_memory {
     double service;
-    double zygote;
+    double zygotes; /* together, those of prefixes too */
     double workers; /* together */
     unsigned worker_count;
 };
@@ -60,7 +69,8 @@ void site_close(struct site *site);
 int site_compile(struct site *site, struct subject *subject, const char *body,
                  struct site_answer *answer);
 
-/* Post new variants until the service uses a prefix for them, or until none is to be expected.
+/* Post new variants until the service does for them what it can do with a prefix, or until there is
+ * none to be expected.
  * Returns as site_compile. Blocks for up to SITE_WARM_MS_MAX. */
 #define SITE_WARM_MS_MAX 20000u
 int site_warm(struct site *site, struct subject *subject);

@@ -11,7 +11,7 @@
 #include "peer.h"
 #include "site.h"
 
-enum { VALUE_MS, VALUE_PREFIX_USED };
+enum { VALUE_MS, VALUE_PREFIX };
 
 /* One subject by one way. */
 struct cell {
@@ -69,6 +69,7 @@ static int sites_open(const struct plan *plan)
 
     plan_options(plan, NULL, options);
     error = site_open(&isolated, plan->program, plan->folder, "isolated", options);
+    in_process.is_in_process = true;
     plan_options(plan, (const char *[]){"--isolation", "in-process", NULL}, options);
     if (error == 0)
         error = site_open(&in_process, plan->program, plan->folder, "in-process", options);
@@ -103,7 +104,7 @@ static int rounds(const struct plan *plan, struct speed speeds[SUBJECTS])
 
         speed->ms[i % WAYS] = variants[i].medians[VALUE_MS];
         if (i % WAYS == WAY_ISOLATED)
-            speed->prefix_used = variants[i].medians[VALUE_PREFIX_USED];
+            speed->prefix = variants[i].medians[VALUE_PREFIX];
         if (i % WAYS == WAY_CLANG)
             free(cells[i].folder);
     }
@@ -225,7 +226,7 @@ static int measure_post(struct site *site, struct cell *cell, char *body,
     plan_pause(cell->plan);
     error = site_compile(site, cell->subject, body, &answer);
     values[VALUE_MS] = answer.ms;
-    values[VALUE_PREFIX_USED] = answer.used_prefix;
+    values[VALUE_PREFIX] = answer.prefix;
     if (error == 0 && answer.is_cached) {
         fprintf(stderr, "compile: %s was answered from the store, not compiled\n", cell->name);
         error = -EBADMSG;

@@ -15,7 +15,7 @@ enum { WAY_ISOLATED, WAY_SWITCHED, WAY_IN_PROCESS, WAY_CACHED, WAY_CLANG, WAYS }
 /* Medians; NAN: not measured. */
 struct speed {
     double ms[WAYS];
-    double prefix_used; /* isolated: 0 or 1 */
+    double prefix; /* isolated: SITE_PREFIX_... */
 };
 
 /* Returns 0 or a negative errno, and said why. */

@@ -289,7 +289,6 @@ static double number_of(const json_t *json, const char *object, const char *memb
 
 /* ---- memory ---- */
 
-/* 0: it is no process, or has ended. */
 /* By its name. */
 static bool is_prefix_zygote(const char *process)
 {
@@ -305,6 +304,7 @@ static bool is_prefix_zygote(const char *process)
     return strcmp(name, "mw-prefix\n") == 0;
 }
 
+/* 0: it is no process, or has ended. */
 static pid_t parent_of(const char *process)
 {
     char path[PROCESS_BYTES];

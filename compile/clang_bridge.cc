@@ -80,8 +80,9 @@ namespace
 /* Shorter steps are in a time trace's sums only; as -ftime-trace. */
 const unsigned TIME_TRACE_US_MIN = 500;
 
-/* Where a run finds its preamble: no source can spell that name. */
+/* Where a run finds its preamble, or its prefix: no source can spell such a name. */
 const char preamble_path[] = "/millwright\npreamble";
+const char prefix_path[] = "/millwright\nprefix";
 
 namespace vfs = llvm::vfs;
 using clang::CharSourceRange;
@@ -263,13 +264,15 @@ class View : public vfs::FileSystem
     }
 
     /* The run's own files were others. */
-    void start_over(StringRef gone)
+    void start_over(llvm::ArrayRef<StringRef> gone)
     {
         memory = llvm::makeIntrusiveRefCnt<vfs::InMemoryFileSystem>();
         memory->setCurrentWorkingDirectory(directory);
-        llvm::SmallString<256> place;
-        locate(gone, place);
-        lookups.erase(place.str().str());
+        for (StringRef name : gone) {
+            llvm::SmallString<256> place;
+            locate(name, place);
+            lookups.erase(place.str().str());
+        }
     }
 
     /* A file of the run's own. */
@@ -473,16 +476,24 @@ class HeadStart
         return pause.fn;
     }
 
-    std::unique_ptr<llvm::MemoryBuffer> begin(const mw_source_file &file)
+    /* False when memory runs out. */
+    bool begin(const mw_source_file &file)
     {
         auto room = llvm::WritableMemoryBuffer::getNewMemBuffer(MW_BRIDGE_REST_BYTES_MAX);
         if (!room || file.bytes > MW_BRIDGE_REST_BYTES_MAX)
-            return nullptr;
+            return false;
         memcpy(room->getBufferStart(), file.data, file.bytes);
+        view.add(prefix_path, std::move(room));
         name = file.name;
         prefix = StringRef(file.data, file.bytes).str();
         headers_left = StringRef(prefix).count('\n');
-        return room;
+        return true;
+    }
+
+    /* The driver has looked at the name, whose ending tells the language. */
+    void use(clang::FrontendOptions &options) const
+    {
+        rename(options, prefix_path);
     }
 
     /* Of the main file the byte at `offset` is one of the prefix: where no other text was, though
@@ -523,7 +534,7 @@ class HeadStart
     {
         mw_bridge_rest rest = {};
         pause.fn(pause.user, &rest);
-        view.start_over(name);
+        view.start_over({name, prefix_path});
         for (size_t i = 0; i < rest.file_count; i++)
             view.add(rest.files[i].name, copy(rest.files[i]));
         auto *main =
@@ -534,6 +545,7 @@ class HeadStart
         if (!entry || main == rest.files + rest.file_count ||
             main->bytes > MW_BRIDGE_REST_BYTES_MAX || rest.covers_bytes > main->bytes)
             llvm::report_fatal_error("the rest does not go with its prefix");
+        (void)view.openFileForRead(rest.main); /* to be noted as read */
         replace_text(compiler, *entry, *main, rest.covers_bytes);
         replace_name(compiler, rest.main);
     }
@@ -558,13 +570,18 @@ class HeadStart
 
     void replace_name(clang::CompilerInstance &compiler, StringRef main)
     {
-        clang::FrontendInputFile &input = compiler.getFrontendOpts().Inputs[0];
-        input = clang::FrontendInputFile(main, input.getKind(), input.isSystem());
+        rename(compiler.getFrontendOpts(), main);
         compiler.getCodeGenOpts().MainFileName = llvm::sys::path::filename(main).str();
         if (!generator)
             return;
         generator->GetModule()->setModuleIdentifier(main);
         generator->GetModule()->setSourceFileName(main);
+    }
+
+    static void rename(clang::FrontendOptions &options, StringRef main)
+    {
+        clang::FrontendInputFile &input = options.Inputs[0];
+        input = clang::FrontendInputFile(main, input.getKind(), input.isSystem());
     }
 
     static std::unique_ptr<llvm::MemoryBuffer> copy(const mw_source_file &file)
@@ -1323,10 +1340,8 @@ bool Run::add_files()
         const mw_source_file &file = job.files[i];
         /* A copy, because the lexer wants a NUL at the end. */
         auto text =
-            head_start.is_wanted()
-                ? head_start.begin(file)
-                : llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
-        if (!text)
+            llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
+        if (!text || (head_start.is_wanted() && !head_start.begin(file)))
             return false;
         view->add(file.name, std::move(text));
     }
@@ -1416,6 +1431,8 @@ std::shared_ptr<clang::CompilerInvocation> Run::invocation()
     made->getPreprocessorOpts().DisablePragmaDebugCrash = true;
     if (job.preamble)
         use_preamble(*made);
+    if (head_start.is_wanted())
+        head_start.use(made->getFrontendOpts());
     /* As clang does for remarks: instructions know their places, and nobody writes them down. */
     if (wants(MW_EXTRA_REMARKS) && code.getDebugInfo() == llvm::codegenoptions::NoDebugInfo)
         code.setDebugInfo(llvm::codegenoptions::LocTrackingOnly);

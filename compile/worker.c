@@ -90,7 +90,7 @@ const char *__tsan_default_options(void)
 
 struct child {
     pid_t pid;
-    int report; /* where its end is told */
+    int report; /* where its end is told; -1: nowhere */
 };
 
 /* What a process is after the zygote has served a message: itself or its child. */
@@ -345,17 +345,20 @@ static enum role child_fork(struct zygote *zygote, int warm_ms)
     return ZYGOTE;
 }
 
-/* Where it cannot be had the host sees its socket close. */
+/* Where it cannot be had the host sees its socket close. Nobody waits for a report on it. */
 static enum role prefix_zygote_fork(struct zygote *zygote, const struct mw_message *message,
                                     const int descriptors[2])
 {
-    pid_t pid = descriptors[1] < 0 || zygote->is_of_prefix ? -1 : fork();
+    bool can = descriptors[1] >= 0 && !zygote->is_of_prefix && zygote->child_count < CHILDREN_MAX;
+    pid_t pid = can ? fork() : -1;
 
     if (pid == 0) {
         scheduling_take(&message->scheduling);
         zygote->birth = (struct birth){.socket = descriptors[0], .request = descriptors[1]};
         return PREFIX_ZYGOTE;
     }
+    if (pid > 0)
+        zygote->children[zygote->child_count++] = (struct child){.pid = pid, .report = -1};
     close_all(descriptors, 2);
     return ZYGOTE;
 }
@@ -390,9 +393,11 @@ static void children_reap(struct zygote *zygote)
         if (report.memory_peak_bytes > zygote->shared_bytes)
             report.memory_peak_bytes -= zygote->shared_bytes;
         /* An empty pipe has room; and when nobody wants to know, that is fine. */
-        if (write(zygote->children[i].report, &report, sizeof(report)) < 0)
-            (void)0;
-        close(zygote->children[i].report);
+        if (zygote->children[i].report >= 0) {
+            if (write(zygote->children[i].report, &report, sizeof(report)) < 0)
+                (void)0;
+            close(zygote->children[i].report);
+        }
         zygote->children[i] = zygote->children[--zygote->child_count];
     }
 }
@@ -576,7 +581,8 @@ static void prefix_zygote_detach(struct zygote *zygote)
     zygote->pid = getpid();
     zygote->is_of_prefix = true;
     for (size_t i = 0; i < zygote->child_count; i++)
-        close(zygote->children[i].report);
+        if (zygote->children[i].report >= 0)
+            close(zygote->children[i].report);
     zygote->child_count = 0;
     soft_limit_set(RLIMIT_CPU, PREFIX_CPU_S);
     if (!SANITIZED)

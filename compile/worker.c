@@ -100,6 +100,7 @@ enum role { ZYGOTE, NOBODY, WORKER, PREFIX_ZYGOTE };
 struct birth {
     int socket;
     int warm_ms; /* WORKER */
+    bool is_single;
     int request; /* PREFIX_ZYGOTE: the request's file */
 };
 
@@ -144,7 +145,7 @@ static int zygote_begin(struct zygote *zygote, pid_t host);
 static enum role zygote_live(struct zygote *zygote);
 static enum role zygote_serve(struct zygote *zygote);
 static void zygote_end(struct zygote *zygote);
-static enum role child_fork(struct zygote *zygote, int warm_ms);
+static enum role child_fork(struct zygote *zygote, const struct mw_message *message);
 static enum role prefix_zygote_fork(struct zygote *zygote, const struct mw_message *message,
                                     const int descriptors[2]);
 static void children_reap(struct zygote *zygote);
@@ -280,7 +281,7 @@ static enum role zygote_serve(struct zygote *zygote)
     if (got != 1 || message.kind != MW_MESSAGE_FORK)
         return NOBODY;
     scheduling_take(&message.scheduling);
-    return child_fork(zygote, message.number < WARM_MS_MAX ? (int)message.number : WARM_MS_MAX);
+    return child_fork(zygote, &message);
 }
 
 /* Nobody is left behind, not for a moment: who sees the zygote end sees the workers ended. */
@@ -308,7 +309,7 @@ static void close_all(const int *descriptors, size_t count)
             close(descriptors[i]);
 }
 
-static enum role child_fork(struct zygote *zygote, int warm_ms)
+static enum role child_fork(struct zygote *zygote, const struct mw_message *asked)
 {
     struct mw_message message = {.magic = MW_WIRE_MAGIC, .kind = MW_MESSAGE_WORKER};
     enum { HOSTS, WORKERS, REPORT_READ, REPORT_WRITE, PIDFD, ALL };
@@ -326,7 +327,11 @@ static enum role child_fork(struct zygote *zygote, int warm_ms)
         return ZYGOTE;
     }
     if (pid == 0) {
-        zygote->birth = (struct birth){.socket = fds[WORKERS], .warm_ms = warm_ms};
+        zygote->birth = (struct birth){
+            .socket = fds[WORKERS],
+            .warm_ms = asked->number < WARM_MS_MAX ? (int)asked->number : WARM_MS_MAX,
+            .is_single = asked->is_last,
+        };
         return WORKER;
     }
     fds[PIDFD] = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -501,7 +506,9 @@ static void worker_begin(const struct zygote *zygote)
     worker_detach(zygote);
     (void)prctl(PR_SET_NAME, WAITING_NAME);
     own.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    own.clear_refs = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    /* One that is sent counts until it is received, and there is a limit for all of a user's. */
+    own.clear_refs =
+        zygote->birth.is_single ? -1 : open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     sandbox_enter(zygote);
     warm_up_and_tell(zygote, &own);
     if (own.statm >= 0)

@@ -547,6 +547,7 @@ static void workers_ask(struct mw_worker_pool *pool, unsigned ready,
                                  .kind = MW_MESSAGE_FORK,
                                  .number =
                                      pool->started > 0 ? WARM_MS : 0, /* the first is a check */
+                                 .is_last = !pool->options.reuse,
                                  .scheduling = *scheduling};
 
     while (pool->ready + pool->asked < ready + pool->waiting) {

@@ -50,7 +50,7 @@ enum mw_message_kind {
     MW_MESSAGE_NO_WORKER, /* zygote to host: `number` is the errno */
     MW_MESSAGE_QUIT,      /* host to zygote */
     MW_MESSAGE_READY,     /* worker to host: `number` is the bytes of data that it began with; with
-                             its memory's clear_refs, when it could be had */
+                             its memory's clear_refs, when it gets several requests */
     MW_MESSAGE_REQUEST,   /* host to worker: `number`, `scheduling`; request, answer, and the
                              preamble if it has one */
     MW_MESSAGE_ANSWER,    /* worker to host: `number` is the request's */
@@ -72,7 +72,7 @@ struct mw_message {
     uint32_t kind;
     uint64_t number;
     uint64_t shared_bytes; /* with READY: of its memory, the code that all workers share */
-    uint32_t is_last;      /* of a request: the worker gets no other after it */
+    uint32_t is_last; /* of a fork: the worker gets one request; of a request: no other after it */
     struct mw_wire_scheduling scheduling;
     char identity[MW_WIRE_IDENTITY_BYTES_MAX]; /* of a hello; not sent with others */
 };

@@ -682,6 +682,47 @@ static void zygote_uses_huge_pages_where_wanted(void **state)
 }
 
 /* Breaks when a host is not told why isolation does not start. */
+static bool children_await(pid_t parent, size_t count)
+{
+    for (unsigned looks = 0; looks < 2000; looks++) {
+        if (world_children(parent).count == count)
+            return true;
+        usleep(5000);
+    }
+    return false;
+}
+
+/* More than RLIMIT_NOFILE of a worker. Broken when each keeps a descriptor under way to its host:
+ * the system counts those of all processes of a user, and refuses the next. */
+static void many_workers_wait_at_once(void **state)
+{
+    enum { HOSTS = 2, READY = 40 };
+    const struct world *world = *state;
+    struct world own[HOSTS];
+    struct mw_isolate_options options = world_options(world);
+    pid_t other = world_zygote();
+    struct world_processes zygotes;
+
+    options.ready = READY;
+    for (size_t i = 0; i < HOSTS; i++) {
+        char why[256] = "";
+
+        own[i] = (struct world){.toolchain = world->toolchain};
+        assert_int_equal(mw_isolate_new(&own[i].isolate, &options, why, sizeof(why)), 0);
+    }
+    zygotes = world_children(getpid());
+    assert_int_equal(zygotes.count, 1 + HOSTS);
+    for (unsigned round = 0; round < 3; round++) {
+        for (size_t i = 0; i < HOSTS; i++)
+            world_check_compiles(&own[i], &world_c);
+        for (size_t i = 0; i < zygotes.count; i++)
+            if (zygotes.pids[i] != other)
+                assert_true(children_await(zygotes.pids[i], READY));
+    }
+    for (size_t i = 0; i < HOSTS; i++)
+        mw_isolate_free(own[i].isolate);
+}
+
 static void start_without_a_worker_says_why(void **state)
 {
     struct mw_isolate_options options = world_options(*state);
@@ -739,6 +780,7 @@ int main(void)
         cmocka_unit_test(persistent_worker_peaks_anew),
         cmocka_unit_test(waiting_worker_warms_up),
         cmocka_unit_test(zygote_uses_huge_pages_where_wanted),
+        cmocka_unit_test(many_workers_wait_at_once),
         cmocka_unit_test(start_without_a_worker_says_why),
         cmocka_unit_test(read_disk_is_refused),
     };

@@ -250,9 +250,9 @@ int mw_isolate_prepare(struct mw_isolate *isolate, const struct mw_options *opti
     if (stop && atomic_load_explicit(&stop->state, memory_order_relaxed))
         return -ECANCELED;
     key = head_start_key(isolate, options, request);
-    if (!key || request->file_count != 1)
+    if (!key || request->file_count != 1) {
         rc = -EINVAL;
-    else {
+    } else {
         prefix.preamble = NULL; /* it is what this is to be */
         file = mw_wire_request_make(&prefix, mw_options_fingerprint(options), 0);
         scheduling_read(&scheduling);

@@ -547,8 +547,9 @@ static void plan_request(struct mw_preamble_plan *plan, const struct subject *su
                                                 .file_count = 1,
                                                 .args = plan->args,
                                                 .arg_count = plan->arg_count};
-    if (like &&
-        asprintf(&plan->main, MW_PREAMBLE_HEAD_START_MAIN "%s", ending ? ending : "") >= 0) {
+    if (like) {
+        if (asprintf(&plan->main, MW_PREAMBLE_HEAD_START_MAIN "%s", ending ? ending : "") < 0)
+            plan->main = NULL;
         plan->directory = strdup(like->directory);
         plan->use = (struct mw_preamble_use){.file = -1,
                                              .covers_bytes = subject->prefix.text_bytes,
@@ -580,7 +581,7 @@ static int plan_new(struct mw_preamble_plan **out, const struct subject *subject
         plan->arg_count++;
     if (plan->text && plan->args && plan->arg_count == subject->arg_count) {
         plan_request(plan, subject, like);
-        if (!like || plan->directory)
+        if (plan->request.main && plan->request.directory)
             error = mw_options_new(&plan->options, &plan->request, &refusal);
     }
     if (error) {

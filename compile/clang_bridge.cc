@@ -589,7 +589,7 @@ class HeadStart
         return llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
     }
 
-    static Pause next_pause;
+    static thread_local Pause next_pause;
 
     Pause pause;
     View &view;
@@ -597,7 +597,7 @@ class HeadStart
     unsigned headers_left = 0;
 };
 
-HeadStart::Pause HeadStart::next_pause;
+thread_local HeadStart::Pause HeadStart::next_pause;
 
 /* The text of a prefix has one line for each #include that its stretch of the main file has. Give
  * the place in the main file that `at`, in such a line, stands for; or `at` when it is elsewhere.

@@ -87,11 +87,11 @@ void mw_bridge_init(void);
  * process that ends after its next run. */
 void mw_bridge_leave_memory(void);
 
-/* The next run has one file, of `#include <...>` lines, as the beginning of others: when the last
- * of its headers has been read, `fn` is called in the middle of the run, which then goes on with
- * what `rest` names as if that had been its file from the start. Its name and text have to stay.
- * For a process that forks in `fn`. The kinds of output and the flags are those that a preamble
- * goes with. Not called when a header cannot be read. */
+/* The calling thread's next run has one file, of `#include <...>` lines, as the beginning of others:
+ * when the last of its headers has been read, `fn` is called in the middle of the run, which then
+ * goes on with what `rest` names as if that had been its file from the start. Its name and text
+ * have to stay. For a process that forks in `fn`. The kinds of output and the flags are those that
+ * a preamble goes with. Not called when a header cannot be read. */
 void mw_bridge_pause_after_prefix(void (*fn)(void *user, struct mw_bridge_rest *rest), void *user);
 
 /* "Debian clang version 19.1.7 (3~deb12u1)", "19.1.7", "x86_64-pc-linux-gnu": static texts. */

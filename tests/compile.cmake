@@ -39,11 +39,13 @@ set_target_properties(negative_emit_threads_test PROPERTIES ENABLE_EXPORTS ON)
 # Compiles in processes of their own: what goes over the wire, and the real program.
 mw_test(compile worker_wire LINK millwright-compile)
 target_include_directories(compile_worker_wire_test PRIVATE ${PROJECT_SOURCE_DIR}/compile)
-mw_test(compile isolate LINK millwright-compile mw-test-support TIMEOUT 300
-  SOURCES compile/isolate_world.c compile/trial.c)
-set_property(TEST compile.isolate APPEND PROPERTY
-  ENVIRONMENT "MW_WORKER=$<TARGET_FILE:millwright-worker>")
-add_dependencies(compile_isolate_test millwright-worker)
+foreach(name isolate head_start)
+  mw_test(compile ${name} LINK millwright-compile mw-test-support TIMEOUT 300
+    SOURCES compile/isolate_world.c compile/trial.c)
+  set_property(TEST compile.${name} APPEND PROPERTY
+    ENVIRONMENT "MW_WORKER=$<TARGET_FILE:millwright-worker>")
+  add_dependencies(compile_${name}_test millwright-worker)
+endforeach()
 
 # What argument vectors lead a compile to do; and again with many more, for check --all.
 mw_test(compile argv_fuzz LINK millwright-compile mw-test-support PkgConfig::SECCOMP TIMEOUT 600

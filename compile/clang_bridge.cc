@@ -479,11 +479,11 @@ class HeadStart
     /* False when memory runs out. */
     bool begin(const mw_source_file &file)
     {
-        auto room = llvm::WritableMemoryBuffer::getNewMemBuffer(MW_BRIDGE_REST_BYTES_MAX);
+        room = llvm::WritableMemoryBuffer::getNewMemBuffer(MW_BRIDGE_REST_BYTES_MAX);
         if (!room || file.bytes > MW_BRIDGE_REST_BYTES_MAX)
             return false;
         memcpy(room->getBufferStart(), file.data, file.bytes);
-        view.add(prefix_path, std::move(room));
+        view.add(prefix_path, llvm::MemoryBuffer::getMemBuffer(*room));
         name = file.name;
         prefix = StringRef(file.data, file.bytes).str();
         headers_left = StringRef(prefix).count('\n');
@@ -594,6 +594,8 @@ class HeadStart
     Pause pause;
     View &view;
     std::string name, prefix;
+    /* Stays: clang may be about to say more of the last header's name, which stands in it. */
+    std::unique_ptr<llvm::WritableMemoryBuffer> room;
     unsigned headers_left = 0;
 };
 

@@ -30,7 +30,7 @@ struct mw_head_starts {
     unsigned max;                   /* immutable */
 
     struct mw_mutex lock; /* guards all below */
-    uint64_t used;
+    uint64_t started;     /* workers of the pools that are gone */
     struct sighting sightings[MW_HEAD_START_SIGHTINGS_MAX];
     struct start starts[]; /* max */
 };
@@ -39,7 +39,8 @@ static bool sight(struct mw_head_starts *starts, const char *key) MW_REQUIRES(st
 static struct start *start_find(struct mw_head_starts *starts, const char *key)
     MW_REQUIRES(starts->lock);
 static struct start *place_find(struct mw_head_starts *starts) MW_REQUIRES(starts->lock);
-static struct start start_take(struct start *start);
+static struct start start_take(struct mw_head_starts *starts, struct start *start)
+    MW_REQUIRES(starts->lock);
 static void start_end(struct start *taken);
 
 int mw_head_starts_new(struct mw_head_starts **out, struct mw_worker_pool *zygotes, unsigned max)
@@ -103,7 +104,6 @@ struct mw_worker_pool *mw_head_starts_hold(struct mw_head_starts *starts, const 
     if (start) {
         start->holds++;
         start->used_ns = mw_clock_ns();
-        starts->used++;
         pool = start->pool;
     } else {
         *due = sight(starts, key);
@@ -125,7 +125,7 @@ void mw_head_starts_release(struct mw_head_starts *starts, struct mw_worker_pool
     start->holds--;
     start->is_dead = start->is_dead || is_dead;
     if (start->is_dead && start->holds == 0)
-        dead = start_take(start);
+        dead = start_take(starts, start);
     mw_mutex_unlock(&starts->lock);
     start_end(&dead);
 }
@@ -143,7 +143,7 @@ int mw_head_starts_make(struct mw_head_starts *starts, const char *key, int requ
         place = place_find(starts);
         rc = place ? 0 : -EBUSY;
         if (place) {
-            gone = start_take(place);
+            gone = start_take(starts, place);
             *place = made;
             made = (struct start){0};
         }
@@ -157,7 +157,7 @@ int mw_head_starts_make(struct mw_head_starts *starts, const char *key, int requ
 void mw_head_starts_snapshot(struct mw_head_starts *starts, struct mw_isolate_stats *stats)
 {
     mw_mutex_lock(&starts->lock);
-    stats->head_starts_used = starts->used;
+    stats->started += starts->started;
     for (unsigned i = 0; i < starts->max; i++) {
         if (!starts->starts[i].pool)
             continue;
@@ -228,10 +228,14 @@ static struct start *place_find(struct mw_head_starts *starts)
     return oldest && now_ns - oldest->used_ns >= MW_HEAD_START_IDLE_NS ? oldest : NULL;
 }
 
-static struct start start_take(struct start *start)
+static struct start start_take(struct mw_head_starts *starts, struct start *start)
 {
     struct start taken = *start;
+    struct mw_isolate_stats stats = {0};
 
+    if (taken.pool)
+        mw_worker_pool_snapshot(taken.pool, &stats);
+    starts->started += stats.started;
     *start = (struct start){0};
     return taken;
 }

@@ -8,7 +8,8 @@
  * prefixes as there is no room for, in turn, do not push out one another.
  *
  * Ownership:  a pool that was held stays until it is released.
- * Threads:    all from any thread. Nothing blocks but make, for a prefix to be read, and free.
+ * Threads:    all from any thread. make waits for a prefix to be read; make, release and free for
+ *             the end of a prefix zygote: a moment, and 5 s when it does not do what it is told.
  * Bounds:     `max` pools; MW_HEAD_START_SIGHTINGS_MAX prefixes that have none are remembered. */
 #ifndef MW_COMPILE_HEAD_STARTS_H
 #define MW_COMPILE_HEAD_STARTS_H
@@ -46,7 +47,7 @@ int mw_head_starts_make(struct mw_head_starts *starts, const char *key, int requ
                         const struct mw_wire_scheduling *scheduling, uint64_t deadline_ns,
                         int stop);
 
-/* Add its pools' numbers to `stats`, and fill head_starts and head_starts_used. */
+/* Add its pools' numbers to `stats`, also of those that are gone, and fill head_starts. */
 void mw_head_starts_snapshot(struct mw_head_starts *starts, struct mw_isolate_stats *stats);
 
 #endif

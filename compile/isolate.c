@@ -56,7 +56,8 @@ struct mw_isolate {
     void (*on_work)(void *user, pid_t worker, bool begins);
     void *user;
 
-    atomic_uint_least64_t killed_by_limit, stopped, crashed, retries; /* relaxed: numbers */
+    /* Relaxed: numbers. */
+    atomic_uint_least64_t killed_by_limit, stopped, crashed, retries, head_starts_used;
 };
 
 /* How the wait for a worker went. */
@@ -283,6 +284,7 @@ void mw_isolate_snapshot(struct mw_isolate *isolate, struct mw_isolate_stats *st
         .stopped = atomic_load_explicit(&isolate->stopped, memory_order_relaxed),
         .crashed = atomic_load_explicit(&isolate->crashed, memory_order_relaxed),
         .retries = atomic_load_explicit(&isolate->retries, memory_order_relaxed),
+        .head_starts_used = atomic_load_explicit(&isolate->head_starts_used, memory_order_relaxed),
     };
     if (isolate->generation != mw_process_generation())
         return;
@@ -526,8 +528,10 @@ static int worker_take(struct call *call)
         rc = mw_worker_take(call->pool, &call->scheduling, call->deadline_ns, call->stop,
                             &call->worker);
         call->usage->has_head_start = rc == 0;
-        if (rc == 0)
+        if (rc == 0) {
+            atomic_fetch_add_explicit(&isolate->head_starts_used, 1, memory_order_relaxed);
             return 0;
+        }
         pool_release(call, rc == -EAGAIN);
         if (rc != -EAGAIN)
             return rc;

@@ -1,7 +1,11 @@
 #include "zygote_heap.h"
 
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,6 +13,11 @@
 
 #define PLUG_BYTES_MAX 65536u /* what is larger is few, and may stay free */
 
+/* What is forked later cannot ask the system any more. */
+static bool has_huge_pages;
+static uintptr_t heap_begin; /* 0: not known */
+
+static uintptr_t heap_find(void);
 static void holes_fill(uintptr_t top);
 static void top_align(uintptr_t top);
 static void top_touch(void);
@@ -16,6 +25,8 @@ static uintptr_t heap_top(void);
 
 void mw_zygote_heap_settle(void)
 {
+    has_huge_pages = mw_huge_pages_wanted();
+    heap_begin = heap_find();
     (void)malloc_trim(0);
     holes_fill(heap_top());
     top_align(heap_top());
@@ -23,13 +34,27 @@ void mw_zygote_heap_settle(void)
 
 void mw_zygote_heap_own(void)
 {
-    uintptr_t end = (uintptr_t)sbrk(0), begin = end - mallinfo2().arena;
+    uintptr_t begin = (heap_begin + MW_HUGE_PAGE_BYTES - 1) & ~(MW_HUGE_PAGE_BYTES - 1);
+    uintptr_t end = (uintptr_t)sbrk(0) & ~(MW_HUGE_PAGE_BYTES - 1);
 
-    begin = (begin + MW_HUGE_PAGE_BYTES - 1) & ~(MW_HUGE_PAGE_BYTES - 1);
-    end &= ~(MW_HUGE_PAGE_BYTES - 1);
-    if (begin < end)
+    if (has_huge_pages && begin > 0 && begin < end)
         (void)mw_huge_pages_move(begin, end - begin, PROT_READ | PROT_WRITE);
     top_touch();
+}
+
+/* Where the first of its mappings begins. */
+static uintptr_t heap_find(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    uintptr_t begin = 0;
+
+    while (maps && begin == 0 && fgets(line, sizeof(line), maps))
+        if (strstr(line, "[heap]"))
+            begin = (uintptr_t)strtoull(line, NULL, 16);
+    if (maps)
+        (void)fclose(maps);
+    return begin;
 }
 
 /* Allocate from what was freed until a size is only to be had at the top. The blocks are kept. */

@@ -69,10 +69,10 @@ static int sites_open(const struct plan *plan)
 
     plan_options(plan, NULL, options);
     error = site_open(&isolated, plan->program, plan->folder, "isolated", options);
-    in_process.is_in_process = true;
     plan_options(plan, (const char *[]){"--isolation", "in-process", NULL}, options);
     if (error == 0)
         error = site_open(&in_process, plan->program, plan->folder, "in-process", options);
+    in_process.is_in_process = true;
     return error;
 }
 

@@ -56,7 +56,7 @@
 #define WAITING_NAME       "mw-worker" /* of one that no thread drives yet */
 #define PREFIX_NAME        "mw-prefix"
 #define PREFIX_CPU_S       60u /* of a prefix zygote, until it waits */
-#define PREFIX_DATA_BYTES  (UINT64_C(1) << 30)
+#define PREFIX_DATA_BYTES  (UINT64_C(256) << 20)
 #define NS_PER_S           UINT64_C(1000000000)
 
 #if defined(__has_feature)

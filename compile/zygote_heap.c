@@ -11,7 +11,8 @@
 
 #include "huge_pages.h"
 
-#define PLUG_BYTES_MAX 65536u /* what is larger is few, and may stay free */
+#define PLUG_BYTES_MAX 65536u                /* what is larger is few, and may stay free */
+#define OWN_BYTES_MAX  ((uintptr_t)64 << 20) /* as much for each process that waits */
 
 /* What is forked later cannot ask the system any more. */
 static bool has_huge_pages;
@@ -37,7 +38,7 @@ void mw_zygote_heap_own(void)
     uintptr_t begin = (heap_begin + MW_HUGE_PAGE_BYTES - 1) & ~(MW_HUGE_PAGE_BYTES - 1);
     uintptr_t end = (uintptr_t)sbrk(0) & ~(MW_HUGE_PAGE_BYTES - 1);
 
-    if (has_huge_pages && begin > 0 && begin < end)
+    if (has_huge_pages && begin > 0 && begin < end && end - begin <= OWN_BYTES_MAX)
         (void)mw_huge_pages_move(begin, end - begin, PROT_READ | PROT_WRITE);
     top_touch();
 }

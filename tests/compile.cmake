@@ -46,6 +46,9 @@ foreach(name isolate head_start)
     ENVIRONMENT "MW_WORKER=$<TARGET_FILE:millwright-worker>")
   add_dependencies(compile_${name}_test millwright-worker)
 endforeach()
+target_sources(compile_head_start_test PRIVATE
+  ${CMAKE_CURRENT_SOURCE_DIR}/compile/head_start_samples.c)
+set_tests_properties(compile.head_start PROPERTIES TIMEOUT 600)
 
 # What argument vectors lead a compile to do; and again with many more, for check --all.
 mw_test(compile argv_fuzz LINK millwright-compile mw-test-support PkgConfig::SECCOMP TIMEOUT 600

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,73 +19,94 @@
 #include <millwright/isolate.h>
 #include <millwright/preamble.h>
 
+#include "head_start_samples.h"
 #include "isolate_world.h"
 #include "support/sanitized.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define WORDS        "#include <map>\n#include <string>\n#include <vector>\n"
-
-/* A head start is asked for this often before it is due: see compile/head_starts.h. */
-#define USES_BEFORE_DUE 2u
+#define COUNT(array)    (sizeof(array) / sizeof((array)[0]))
+#define MAIN_BYTES_MAX  (1u << 20) /* isolate.h: a larger main file has none */
+#define USES_BEFORE_DUE 2u         /* docs/architecture.md: the third makes it due */
+#define POLLS_MAX       500        /* of 10 ms: shorter than any endless source takes */
+#define PLACES          32u
+#define DESCENDANTS_MAX 512u
 
 struct fixture {
-    const struct mw_toolchain *toolchain;
+    struct world *world; /* its isolate is the running test's */
     struct mw_preambles *preambles;
-    struct mw_isolate *isolate;
+    size_t descriptors; /* open before the test began, without those of preambles */
 };
 
-/* One compile by an isolate, with the preamble of its prefix. */
+enum way {
+    PREPARED, /* by the isolate, behind its prefix */
+    AS_IT_IS, /* by the isolate, with what is there */
+    ALONE     /* in this process, without any prefix */
+};
+
+/* One compile, and what came of it. */
 struct ask {
     struct fixture *fixture;
     const struct trial *trial;
+    enum way way;
     struct mw_limits limits;
-    bool unprepared; /* as things are; else its head start is prepared first */
-    bool is_alone;   /* without any prefix, in this process */
-    int prepared;    /* what mw_isolate_prepare returned */
+    struct mw_isolate_stop *stop;
+    const char *prefix; /* NULL, or what is prepared in place of its own */
+    struct mw_limits prepare_limits;
+    bool has_prefix;
+    int prepared; /* what mw_isolate_prepare returned */
     int rc;
     struct mw_compile_result result;
     struct mw_usage usage;
+    pthread_t thread;
+    const char *name; /* of the thread */
 };
+
+/* ---- asking ---- */
 
 static _Thread_local struct ask *current; /* what trial_leaf hands on beside its own arguments */
 
 static void preamble_put(struct fixture *fixture, struct mw_preamble_plan *plan)
 {
+    struct mw_toolchain *toolchain = (void *)fixture->world->toolchain;
     struct mw_compile_result made = {0};
 
-    assert_int_equal(mw_compile(fixture->toolchain, plan->options, &plan->request, &made), 0);
-    assert_int_equal(mw_preambles_put(fixture->preambles, (void *)fixture->toolchain, plan, &made),
-                     0);
+    assert_int_equal(mw_compile(toolchain, plan->options, &plan->request, &made), 0);
+    assert_int_equal(mw_preambles_put(fixture->preambles, toolchain, plan, &made), 0);
     mw_compile_result_fini(&made);
 }
 
-/* Hold the preamble of a request, which is made at the second sighting. */
-static void preamble_hold(struct fixture *fixture, const struct mw_options *options,
+/* Hold the preamble of a request, which is made at the second sighting. False: it has no prefix. */
+static bool preamble_hold(struct fixture *fixture, const struct mw_options *options,
                           const struct mw_compile_request *request, struct mw_preamble_use *use)
 {
+    const struct mw_toolchain *toolchain = fixture->world->toolchain;
     uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
 
-    assert_int_equal(mw_toolchain_stamp((void *)fixture->toolchain, stamp), 0);
+    assert_int_equal(mw_toolchain_stamp((void *)toolchain, stamp), 0);
     for (unsigned sighting = 0; sighting < 3; sighting++) {
         struct mw_preamble_plan *plan;
 
-        if (mw_preambles_find(fixture->preambles, fixture->toolchain, stamp, options, request, use,
-                              &plan) == 1)
-            return;
+        if (mw_preambles_find(fixture->preambles, toolchain, stamp, options, request, use, &plan) ==
+            1)
+            return true;
         if (plan)
             preamble_put(fixture, plan);
     }
-    fail_msg("%s has no prefix", request->main);
+    return false;
 }
 
-static int prepare(struct ask *ask, const struct mw_options *options,
+static int prepare(const struct ask *ask, const struct mw_options *options,
                    const struct mw_compile_request *request)
 {
     struct mw_preamble_plan *plan;
     int rc;
 
     assert_int_equal(mw_preamble_plan_head_start(&plan, options, request), 0);
-    rc = mw_isolate_prepare(ask->fixture->isolate, plan->options, &plan->request, NULL, NULL);
+    if (ask->prefix) {
+        plan->file.data = ask->prefix;
+        plan->file.bytes = strlen(ask->prefix);
+    }
+    rc = mw_isolate_prepare(ask->fixture->world->isolate, plan->options, &plan->request,
+                            &ask->prepare_limits, ask->stop);
     mw_preamble_plan_free(plan);
     return rc;
 }
@@ -96,359 +119,850 @@ static int leaf(const struct mw_toolchain *toolchain, const struct mw_options *o
     struct mw_preamble_use use;
     int rc;
 
-    if (ask->is_alone)
+    if (ask->way == ALONE)
         return mw_compile(toolchain, options, request, result);
-    preamble_hold(ask->fixture, options, request, &use);
-    with.preamble = &use;
-    if (!ask->unprepared)
+    ask->has_prefix = preamble_hold(ask->fixture, options, request, &use);
+    if (ask->has_prefix)
+        with.preamble = &use;
+    if (ask->way == PREPARED && ask->has_prefix)
         ask->prepared = prepare(ask, options, &with);
-    rc = mw_isolate_compile(ask->fixture->isolate, options, &with, &ask->limits, NULL, result,
-                            &ask->usage);
-    mw_preambles_drop(ask->fixture->preambles, &use);
+    rc = mw_isolate_compile(ask->fixture->world->isolate, options, &with, &ask->limits, ask->stop,
+                            result, &ask->usage);
+    if (ask->has_prefix)
+        mw_preambles_drop(ask->fixture->preambles, &use);
     return rc;
 }
 
 static void ask_run(struct ask *ask)
 {
     current = ask;
-    ask->rc = trial_leaf(leaf, ask->fixture->toolchain, ask->trial, &ask->result);
+    ask->rc = trial_leaf(leaf, ask->fixture->world->toolchain, ask->trial, &ask->result);
 }
+
+static void ask_fini(struct ask *ask)
+{
+    mw_compile_result_fini(&ask->result);
+}
+
+static void *ask_thread(void *arg)
+{
+    struct ask *ask = arg;
+
+    (void)prctl(PR_SET_NAME, ask->name);
+    ask_run(ask);
+    return NULL;
+}
+
+static void ask_begin(struct ask *ask, const char *name)
+{
+    ask->name = name;
+    assert_int_equal(pthread_create(&ask->thread, NULL, ask_thread, ask), 0);
+}
+
+static void ask_join(struct ask *ask)
+{
+    assert_int_equal(pthread_join(ask->thread, NULL), 0);
+}
+
+/* ---- comparing ---- */
 
 static bool places_equal(struct mw_place a, struct mw_place b)
 {
     return a.line == b.line && a.column == b.column && a.byte_offset == b.byte_offset;
 }
 
-static bool diagnostics_equal(const struct mw_diagnostic *a, size_t a_count,
-                              const struct mw_diagnostic *b, size_t b_count)
+static bool fixits_equal(const struct mw_diagnostic *a, const struct mw_diagnostic *b)
+{
+    if (a->fixit_count != b->fixit_count)
+        return false;
+    for (size_t i = 0; i < a->fixit_count; i++)
+        if (strcmp(a->fixits[i].file, b->fixits[i].file) != 0 ||
+            strcmp(a->fixits[i].text, b->fixits[i].text) != 0 ||
+            !places_equal(a->fixits[i].begin, b->fixits[i].begin) ||
+            !places_equal(a->fixits[i].end, b->fixits[i].end))
+            return false;
+    return true;
+}
+
+static bool diagnostic_equal(const struct mw_diagnostic *a, const struct mw_diagnostic *b)
+{
+    return a->severity == b->severity && strcmp(a->file, b->file) == 0 &&
+           strcmp(a->message, b->message) == 0 && strcmp(a->flag, b->flag) == 0 &&
+           strcmp(a->category, b->category) == 0 && strcmp(a->line_text, b->line_text) == 0 &&
+           places_equal(a->at, b->at) && places_equal(a->begin, b->begin) &&
+           places_equal(a->end, b->end) && fixits_equal(a, b);
+}
+
+static bool lists_equal(const struct mw_diagnostic *a, size_t a_count,
+                        const struct mw_diagnostic *b, size_t b_count)
 {
     if (a_count != b_count)
         return false;
     for (size_t i = 0; i < a_count; i++)
-        if (a[i].severity != b[i].severity || strcmp(a[i].file, b[i].file) != 0 ||
-            strcmp(a[i].message, b[i].message) != 0 || strcmp(a[i].flag, b[i].flag) != 0 ||
-            strcmp(a[i].line_text, b[i].line_text) != 0 || !places_equal(a[i].at, b[i].at) ||
-            !places_equal(a[i].begin, b[i].begin) || !places_equal(a[i].end, b[i].end) ||
-            a[i].fixit_count != b[i].fixit_count ||
-            !diagnostics_equal(a[i].notes, a[i].note_count, b[i].notes, b[i].note_count))
+        if (!diagnostic_equal(&a[i], &b[i]) ||
+            !lists_equal(a[i].notes, a[i].note_count, b[i].notes, b[i].note_count))
             return false;
     return true;
+}
+
+static bool diagnostics_equal(const struct mw_diagnostics *a, const struct mw_diagnostics *b)
+{
+    return lists_equal(a->items, a->count, b->items, b->count) && a->dropped == b->dropped &&
+           a->errors == b->errors;
+}
+
+static void list_print(const char *whose, const struct mw_diagnostic *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        print_error("%s: %s:%u:%u: %s: %s [%zu fix-its]\n", whose, list[i].file, list[i].at.line,
+                    list[i].at.column, mw_severity_name(list[i].severity), list[i].message,
+                    list[i].fixit_count);
+        list_print(whose, list[i].notes, list[i].note_count);
+    }
+}
+
+static bool texts_equal(const struct mw_text *a, const struct mw_text *b)
+{
+    return a->bytes == b->bytes && (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0);
 }
 
 /* What two compiles differ in, or NULL. */
 static const char *difference(const struct mw_compile_result *a, const struct mw_compile_result *b)
 {
+    if (!diagnostics_equal(&a->diagnostics, &b->diagnostics))
+        return "the diagnostics";
     if (a->ok != b->ok)
         return "one failed";
-    if (!diagnostics_equal(a->diagnostics.items, a->diagnostics.count, b->diagnostics.items,
-                           b->diagnostics.count))
-        return "the diagnostics";
-    if (a->artifact_bytes != b->artifact_bytes ||
-        (a->artifact_bytes > 0 && memcmp(a->artifact, b->artifact, a->artifact_bytes) != 0))
+    if (!texts_equal(&(struct mw_text){a->artifact, a->artifact_bytes},
+                     &(struct mw_text){b->artifact, b->artifact_bytes}))
         return "the artifact";
-    if (a->inputs.bytes != b->inputs.bytes ||
-        (a->inputs.bytes > 0 && memcmp(a->inputs.data, b->inputs.data, a->inputs.bytes) != 0))
+    for (size_t i = 0; i < MW_EXTRAS; i++)
+        if (!texts_equal(&a->extras[i], &b->extras[i]))
+            return "an extra";
+    if (!texts_equal(&a->inputs, &b->inputs))
         return "the list of inputs";
-    return a->not_storable == b->not_storable ? NULL : "whether it can be stored";
+    if (strcmp(a->not_storable ? a->not_storable : "", b->not_storable ? b->not_storable : "") != 0)
+        return "whether it can be stored";
+    return NULL;
 }
 
-/* Returns what differs between the compile behind its prefix and the one from the start. */
-static const char *trial_difference(struct fixture *fixture, const struct trial *trial)
+/* As difference, of the compile that `ask` tells of and the one from the start. */
+static const char *ask_difference(struct ask *ask)
 {
-    struct ask behind = {.fixture = fixture, .trial = trial};
-    struct ask alone = {.fixture = fixture, .trial = trial, .is_alone = true};
+    struct ask alone = {.fixture = ask->fixture, .trial = ask->trial, .way = ALONE};
     const char *what;
 
-    ask_run(&behind);
+    ask_run(ask);
     ask_run(&alone);
-    assert_int_equal(behind.prepared, 0);
-    assert_int_equal(behind.rc, 0);
+    assert_int_equal(ask->rc, 0);
     assert_int_equal(alone.rc, 0);
-    what = behind.usage.has_head_start ? difference(&behind.result, &alone.result)
-                                       : "there was no head start";
-    mw_compile_result_fini(&behind.result);
-    mw_compile_result_fini(&alone.result);
+    what = ask->usage.has_head_start ? difference(&ask->result, &alone.result)
+                                     : "there was no head start";
+    if (what && ask->usage.has_head_start) {
+        list_print("behind", ask->result.diagnostics.items, ask->result.diagnostics.count);
+        list_print("alone", alone.result.diagnostics.items, alone.result.diagnostics.count);
+    }
+    ask_fini(&alone);
     return what;
 }
 
-static const struct trial trials[] = {
-    {.files = {{"hello.c",
-                "#include <stdio.h>\nint main(void) { return printf(\"%s %d\", __FILE__, "
-                "__LINE__ + __INCLUDE_LEVEL__); }\n"}},
-     .args = {"-O0"}},
-    {.files = {{"hello.c", "#include <stdio.h>\nint main(void) { return puts(__BASE_FILE__); }\n"}},
-     .args = {"-O2", "-fPIC"}},
-    {.files = {{"src/words.cc",
-                "// comments and blank lines between\n\n#include <map>\n/* two\n lines */\n"
-                "#include <string>\n#include <vector> // and behind\n"
-                "std::map<std::string, std::vector<int>> words;\n"
-                "int count(const char *w) { words[w].push_back(__LINE__); return words.size(); }"}},
-     .args = {"-O0"}},
-    {.files = {{"src/more/words.cc",
-                WORDS "struct once { once(); ~once(); } first;\n" /* named after the file */
-                      "static std::map<std::string, int> n{{\"a\", 1}};\n"
-                      "int f(const std::string &s) { return n.at(s); }\n"}},
-     .args = {"-O2", "-std=c++20"}},
-    {.files = {{"twice.cc", "#include <string>\n#include <vector>\n#include <string>\n"
-                            "std::vector<std::string> f() { return {\"a\"}; }\n"}}},
-    {.files = {{"asm.c", "#include <stdlib.h>\nint f(void) { return abs(3) + rand(); }\n"}},
-     .args = {"-O1", "-masm=intel"},
-     .emit = MW_EMIT_ASM},
-    {.files = {{"ir.cc", "#include <utility>\nint f(int a) { return std::move(a); }\n"}},
-     .args = {"-O2"},
-     .emit = MW_EMIT_LLVM_IR},
-    {.files = {{"bitcode.c", "#include <string.h>\nint f(char *a) { return strlen(a); }\n"}},
-     .emit = MW_EMIT_BITCODE},
-    {.files = {{"warns.c", "#include <stdio.h>\r\nstatic int unused(int x)\r\n{\r\n  int y;\r\n"
-                           "  return x = 1;\r\n}\r\nint f(char *a) { return printf(\"%d\", a); }"}},
-     .args = {"-Wall", "-Wextra"},
-     .emit = MW_EMIT_NONE},
-    {.files = {{"pragma.c",
-                "#include <stdio.h>\n#pragma GCC diagnostic ignored \"-Wunused-variable\""
-                "\nint f(void) { int a; return 0; }\n"
-                "#pragma GCC diagnostic warning \"-Wunused-variable\"\n"
-                "int g(void) { int b; return 0; }\n"}},
-     .args = {"-Wall", "-Werror"}},
-    {.files = {{"ends.c", "#include <stdio.h>\nint f(void) {\n  return 1;\n"}}},
-    /* an error in a header, which the notes lead to from the right line of the main file */
-    {.files = {{"inside.cc", "#include <map>\n\n\n#include <string>\n#include <vector>\n"
-                             "struct none {};\nint f() { std::map<none, int> m; return m[none()]; }"
-                             "\n"}}},
-    {.files = {{"own.c", "#include <stdio.h>\n#include \"own.h\"\n#include <errno.h>\n"
-                         "#ifndef AGAIN\n#define AGAIN\n#include \"own.c\"\n"
-                         "int main(void) { return errno + OWN + __COUNTER__; }\n#endif\n"},
-               {"own.h", "#define OWN 3\n"},
-               {"other.h", "#error nobody reads this\n"}}},
-    {.files = {{"asks.c", "#include <stdio.h>\n#if __has_include(\"millwright-prefix.c\") || "
-                          "__has_include(\"none.h\")\n#error what is there?\n#endif\nint x;\n"}}},
-    {.files = {{"cross.c", "#include <stdint.h>\n#include <stddef.h>\nuintptr_t f(void) { return "
-                           "sizeof(ptrdiff_t); }\n"}},
-     .args = {"--target=aarch64-linux-gnu", "-ffreestanding", "-O2"}},
-    {.files = {{"elsewhere.c", "#include <assert.h>\nvoid f(int a) { assert(a); }\n"}},
-     .directory = "/somewhere/else"},
+static void check_no_difference(struct fixture *fixture, const struct trial *trial, enum way way)
+{
+    struct ask ask = {.fixture = fixture, .trial = trial, .way = way};
+    const char *what = ask_difference(&ask);
+
+    ask_fini(&ask);
+    if (what)
+        fail_msg("%s differs: %s", trial->files[0].name, what);
+}
+
+/* ---- processes ---- */
+
+static bool is_called(pid_t pid, const char *name)
+{
+    char path[64], text[32] = "";
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/comm", (long)pid);
+    file = fopen(path, "re");
+    if (!file)
+        return false;
+    if (!fgets(text, sizeof(text), file))
+        text[0] = '\0';
+    (void)fclose(file);
+    text[strcspn(text, "\n")] = '\0';
+    return strcmp(text, name) == 0;
+}
+
+static pid_t prefix_zygote(void)
+{
+    return world_worker_await(world_zygote(), "mw-prefix");
+}
+
+/* Wait until there is no prefix zygote, dead or alive. */
+static bool no_prefix_zygote_await(void)
+{
+    for (unsigned look = 0; look < POLLS_MAX; look++) {
+        struct world_processes children = world_children(world_zygote());
+        size_t count = 0;
+
+        for (size_t i = 0; i < children.count; i++)
+            count += is_called(children.pids[i], "mw-prefix");
+        if (count == 0)
+            return true;
+        (void)usleep(10000);
+    }
+    return false;
+}
+
+struct descendants {
+    pid_t pids[DESCENDANTS_MAX];
+    size_t count;
 };
 
-static void nothing_differs_behind_a_prefix(void **state)
+static void descendants_add(struct descendants *all, pid_t parent)
 {
-    for (size_t i = 0; i < COUNT(trials); i++) {
-        const char *what = trial_difference(*state, &trials[i]);
+    struct world_processes children = world_children(parent);
 
-        if (what)
-            fail_msg("%s differs: %s", trials[i].files[0].name, what);
+    for (size_t i = 0; i < children.count && all->count < DESCENDANTS_MAX; i++) {
+        all->pids[all->count++] = children.pids[i];
+        descendants_add(all, children.pids[i]);
     }
 }
 
-/* Control: another name, text or place of an error is a difference. */
+static struct mw_isolate_stats stats_of(const struct fixture *fixture)
+{
+    struct mw_isolate_stats stats;
+
+    mw_isolate_snapshot(fixture->world->isolate, &stats);
+    return stats;
+}
+
+static void isolate_begin(struct fixture *fixture, unsigned head_starts)
+{
+    struct mw_isolate_options options = world_options(fixture->world);
+    char why[256] = "";
+
+    options.head_starts = head_starts;
+    if (mw_isolate_new(&fixture->world->isolate, &options, why, sizeof(why)))
+        fail_msg("%s", why);
+}
+
+/* Whether nothing of it is left. */
+static bool isolate_end(struct fixture *fixture)
+{
+    struct descendants all = {.count = 0};
+
+    descendants_add(&all, getpid());
+    mw_isolate_free(fixture->world->isolate);
+    fixture->world->isolate = NULL;
+    for (size_t i = 0; i < all.count; i++) {
+        if (world_gone_await(all.pids[i]))
+            continue;
+        print_error("process %ld is left over\n", (long)all.pids[i]);
+        return false;
+    }
+    return world_children(getpid()).count == 0;
+}
+
+/* ---- what a head start changes: nothing ---- */
+
+static bool says(const struct mw_diagnostics *list, const char *text)
+{
+    if (diagnostic_find(list, text))
+        return true;
+    for (size_t i = 0; i < list->count; i++)
+        for (size_t k = 0; k < list->items[i].note_count; k++)
+            if (strstr(list->items[i].notes[k].message, text))
+                return true;
+    return false;
+}
+
+/* All of a table, so that all that differ are told. */
+static void samples_check(struct fixture *fixture, const struct head_start_sample *samples,
+                          size_t count)
+{
+    size_t wrong = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        struct ask ask = {.fixture = fixture, .trial = &samples[i].trial};
+        const char *what = ask_difference(&ask);
+
+        if (!what && samples[i].says && !says(&ask.result.diagnostics, samples[i].says))
+            what = "it does not say what it is there for";
+        if (!what && !samples[i].says && (!ask.result.ok || ask.result.diagnostics.count > 0))
+            what = "it is to compile in silence";
+        if (what)
+            print_error("%s: %s (prepared: %d)\n", samples[i].trial.files[0].name, what,
+                        ask.prepared);
+        wrong += what != NULL;
+        ask_fini(&ask);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* Broken when a name of the prefix's own, or its options, show in what comes out. */
+static void outputs_do_not_differ(void **state)
+{
+    samples_check(*state, head_start_outputs, head_start_output_count);
+}
+
+/* Broken when a main file is gone on with at a wrong byte, or is taken for another file. */
+static void texts_do_not_differ(void **state)
+{
+    samples_check(*state, head_start_texts, head_start_text_count);
+}
+
+/* Broken when a place in the main file is looked for in the text of the prefix. */
+static void complaints_do_not_differ(void **state)
+{
+    samples_check(*state, head_start_complaints, head_start_complaint_count);
+}
+
+/* Broken when the end of the main file lies behind the room for it, or one byte less is there. */
+static void the_largest_main_file_has_one(void **state)
+{
+    static char text[MAIN_BYTES_MAX + 2] = "#include <stdio.h>\n";
+    const struct trial trial = {.files = {{"large.c", text}}};
+    const char end[] = "\nint f(void) {\nint a = b; ";
+    struct ask over = {.fixture = *state, .trial = &trial};
+
+    memset(text + strlen(text), ' ', MAIN_BYTES_MAX - strlen(text));
+    memcpy(text + MAIN_BYTES_MAX - strlen(end), end, strlen(end));
+    check_no_difference(*state, &trial, PREPARED);
+    text[MAIN_BYTES_MAX] = '}';
+    assert_string_equal(ask_difference(&over), "there was no head start");
+    assert_true(over.has_prefix);
+    assert_non_null(diagnostic_find(&over.result.diagnostics, "undeclared identifier 'b'"));
+    ask_fini(&over);
+}
+
+/* Control: another name, text, place, prefix or fix-it is a difference. */
 static void control_differences_are_seen(void **state)
 {
-    static const struct trial pairs[][2] = {
-        {{.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}},
-         {.files = {{"b.c", "#include <stdio.h>\nint a;\n"}}}},
-        {{.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}},
-         {.files = {{"a.c", "#include <stdio.h>\nint b;\n"}}}},
-        {{.files = {{"a.c", "#include <stdio.h>\nint b; int a\n"}}},
-         {.files = {{"a.c", "#include <stdio.h>\n\nint b; int a\n"}}}},
+#define ONE(name, text)                                                                            \
+    {                                                                                              \
+        .files = { {name, text} }                                                                  \
+    }
+    static const struct {
+        struct trial pair[2];
+        const char *what;
+    } cases[] = {
+        {{ONE("a.c", "#include <stdio.h>\nint a;\n"), ONE("b.c", "#include <stdio.h>\nint a;\n")},
+         "the artifact"},
+        {{ONE("a.c", "#include <stdio.h>\nint a;\n"), ONE("a.c", "#include <stdio.h>\nint b;\n")},
+         "the artifact"},
+        {{ONE("a.cc", "#include <iostream>\nint a;\n"), ONE("a.cc", "#include <ios>\nint a;\n")},
+         "the artifact"},
+        {{ONE("a.c", "#include <stdio.h>\nint b; int a\n"),
+          ONE("a.c", "#include <stdio.h>\n\nint b; int a\n")},
+         "the diagnostics"},
+        {{ONE("a.c", "#include <stdio.h>\nint f(void) { return prinf; }\n"),
+          ONE("a.c", "#include <stdio.h>\nint f(void) { return prinf/**/; }\n")},
+         "the diagnostics"},
+        {{ONE("a.c", "#include <stdio.h>\nint a;\n"), ONE("d/a.c", "#include <stdio.h>\nint a;\n")},
+         "the list of inputs"},
+        {{ONE("a.c", "#include <stdio.h>\nvoid f(void) { __asm__(\"\"); }\n"),
+          ONE("a.c", "#include <stdio.h>\nvoid f(void) { }\n")},
+         NULL},
     };
-    static const char *const what[] = {"the artifact", "the artifact", "the diagnostics"};
+#undef ONE
 
-    for (size_t i = 0; i < COUNT(pairs); i++) {
-        struct ask asks[] = {{.fixture = *state, .trial = &pairs[i][0]},
-                             {.fixture = *state, .trial = &pairs[i][1], .is_alone = true}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct ask asks[] = {
+            {.fixture = *state, .trial = &cases[i].pair[0]},
+            {.fixture = *state, .trial = &cases[i].pair[1], .way = ALONE},
+        };
+        const char *what;
 
         ask_run(&asks[0]);
         ask_run(&asks[1]);
         assert_true(asks[0].usage.has_head_start);
-        assert_string_equal(difference(&asks[0].result, &asks[1].result), what[i]);
-        mw_compile_result_fini(&asks[0].result);
-        mw_compile_result_fini(&asks[1].result);
+        what = difference(&asks[0].result, &asks[1].result);
+        assert_non_null(what);
+        if (cases[i].what)
+            assert_string_equal(what, cases[i].what);
+        ask_fini(&asks[0]);
+        ask_fini(&asks[1]);
     }
 }
+
+/* Control: with no place there is nothing to prepare, and it is seen that there is no head start.
+ */
+static void control_no_place_no_head_start(void **state)
+{
+    struct fixture *fixture = *state;
+    struct ask ask = {.fixture = fixture, .trial = &head_start_outputs[0].trial};
+
+    assert_true(isolate_end(fixture));
+    isolate_begin(fixture, 0);
+    assert_string_equal(ask_difference(&ask), "there was no head start");
+    assert_true(ask.has_prefix);
+    assert_int_equal(ask.prepared, -EINVAL);
+    ask_fini(&ask);
+}
+
+/* ---- who gets one ---- */
+
+static const struct trial calm = {.files = {{"calm.c", "#include <stdio.h>\nint a;\n"}}};
 
 /* Broken when a worker goes on with a request that its prefix is not the beginning of. */
 static void other_requests_get_none(void **state)
 {
-    static char large[(1 << 20) + 64] = "#include <stdio.h>\nint a; //";
-    const struct trial begun = {.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}};
-    const struct trial others[] = {
-        {.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}, .directory = "/other"},
-        {.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}, .args = {"-O1"}},
-        {.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}, .emit = MW_EMIT_ASM},
-        {.files = {{"a.c", "#include <stdlib.h>\nint a;\n"}}},
-        {.files = {{"a.c", "#include<stdio.h>\nint a;\n"}}}, /* shorter than the plain line */
-        {.files = {{"a.c", large}}},
+    static const struct {
+        struct trial trial;
+        bool has_prefix;
+    } others[] = {
+        {{.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}, .directory = "/other"}, true},
+        {{.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}, .args = {"-O1"}}, true},
+        {{.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}, .emit = MW_EMIT_ASM}, true},
+        {{.files = {{"a.c", "#include <stdlib.h>\nint a;\n"}}}, true},
+        {{.files = {{"a.c", "#include <stdio.h>\n#include <errno.h>\nint a;\n"}}}, true},
+        {{.files = {{"a.cc", "#include <stdio.h>\nint a;\n"}}}, true},
+        {{.files = {{"a.C", "#include <stdio.h>\nint a;\n"}}}, true},
+        {{.files = {{"a", "#include <stdio.h>\nint a;\n"}}, .args = {"-xc"}}, true},
+        {{.files = {{"a.c", "#include<stdio.h>\nint a;\n"}}}, true}, /* the plain line is longer */
+        {{.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}, .args = {"-g"}}, false},
+        {{.files = {{"a.c", "\xef\xbb\xbf#include <stdio.h>\nint a;\n"}}}, false},
+        {{.files = {{"a.c", "#include <stdio.h>\nint a;\n"}, {"stdio.h", "int b;\n"}}}, false},
     };
-    struct ask first = {.fixture = *state, .trial = &begun};
+    static const struct trial cxx = {.files = {{"calm.cc", "#include <stdio.h>\nint a;\n"}}};
 
-    memset(large + strlen(large), 'x', sizeof(large) - strlen(large) - 1);
-    ask_run(&first);
-    assert_true(first.usage.has_head_start);
-    mw_compile_result_fini(&first.result);
+    check_no_difference(*state, &calm, PREPARED);
+    check_no_difference(*state, &cxx, PREPARED);
     for (size_t i = 0; i < COUNT(others); i++) {
-        struct ask ask = {.fixture = *state, .trial = &others[i], .unprepared = true};
+        struct ask ask = {.fixture = *state, .trial = &others[i].trial, .way = AS_IT_IS};
+        struct ask alone = {.fixture = *state, .trial = &others[i].trial, .way = ALONE};
+        bool is_cxx = strcmp(others[i].trial.files[0].name, "a.cc") == 0;
 
         ask_run(&ask);
+        ask_run(&alone);
         assert_int_equal(ask.rc, 0);
         assert_true(ask.result.ok);
-        assert_false(ask.usage.has_head_start);
-        mw_compile_result_fini(&ask.result);
+        assert_int_equal(ask.has_prefix, others[i].has_prefix);
+        assert_int_equal(ask.usage.has_head_start, is_cxx); /* the one with a place */
+        assert_null(difference(&ask.result, &alone.result));
+        ask_fini(&ask);
+        ask_fini(&alone);
     }
 }
 
-/* Due at the third use, and not again at once. */
+/* Broken when it is due too early, or again at once, or not made use of. */
 static void it_is_due_after_some_uses(void **state)
 {
-    const struct trial trial = {.files = {{"due.c", "#include <ctype.h>\nint a;\n"}}};
-
     for (unsigned use = 0; use < USES_BEFORE_DUE + 3; use++) {
-        struct ask ask = {.fixture = *state, .trial = &trial, .unprepared = true};
+        struct ask ask = {.fixture = *state, .trial = &calm, .way = AS_IT_IS};
 
         ask_run(&ask);
         assert_int_equal(ask.rc, 0);
         assert_false(ask.usage.has_head_start);
         assert_int_equal(ask.usage.head_start_due, use == USES_BEFORE_DUE);
-        mw_compile_result_fini(&ask.result);
+        ask_fini(&ask);
     }
+    for (unsigned use = 0; use < 2; use++) {
+        struct ask ask = {.fixture = *state, .trial = &calm, .way = use == 0 ? PREPARED : AS_IT_IS};
+
+        ask_run(&ask);
+        assert_int_equal(ask.prepared, 0);
+        assert_true(ask.usage.has_head_start);
+        assert_false(ask.usage.head_start_due);
+        ask_fini(&ask);
+    }
+    assert_int_equal(stats_of(*state).head_starts, 1);
+    assert_int_equal(stats_of(*state).head_starts_used, 2);
 }
 
 /* Broken when a prefix that is in use leaves for another, or when a place is lost. */
 static void places_are_bounded(void **state)
 {
-    const struct trial one = {.files = {{"one.c", "#include <errno.h>\nint a;\n"}}};
-    const struct trial other = {.files = {{"other.c", "#include <time.h>\nint a;\n"}}};
-    struct fixture own = *(struct fixture *)*state;
-    struct mw_isolate_options options = world_options(&(struct world){.toolchain = own.toolchain});
-    struct ask asks[] = {{.fixture = &own, .trial = &one},
-                         {.fixture = &own, .trial = &other},
-                         {.fixture = &own, .trial = &one}};
+    static const struct trial other = {.files = {{"other.c", "#include <time.h>\nint a;\n"}}};
     static const int prepared[] = {0, -EBUSY, 0};
-    struct mw_isolate_stats stats;
-    char why[256] = "";
+    struct fixture *fixture = *state;
+    struct ask asks[] = {{.fixture = fixture, .trial = &calm},
+                         {.fixture = fixture, .trial = &other},
+                         {.fixture = fixture, .trial = &calm}};
 
-    options.head_starts = 1;
-    assert_int_equal(mw_isolate_new(&own.isolate, &options, why, sizeof(why)), 0);
+    assert_true(isolate_end(fixture));
+    isolate_begin(fixture, 1);
     for (size_t i = 0; i < COUNT(asks); i++) {
         ask_run(&asks[i]);
         assert_int_equal(asks[i].prepared, prepared[i]);
         assert_int_equal(asks[i].rc, 0);
         assert_int_equal(asks[i].usage.has_head_start, prepared[i] == 0);
-        mw_compile_result_fini(&asks[i].result);
+        ask_fini(&asks[i]);
     }
-    mw_isolate_snapshot(own.isolate, &stats);
-    assert_int_equal(stats.head_starts, 1);
-    assert_int_equal(stats.head_starts_used, 2);
-    mw_isolate_free(own.isolate);
+    assert_int_equal(stats_of(fixture).head_starts, 1);
+    assert_int_equal(stats_of(fixture).head_starts_used, 2);
+    for (unsigned use = 0; use < USES_BEFORE_DUE + 1; use++) { /* nor is one due without room */
+        struct ask ask = {.fixture = fixture, .trial = &other, .way = AS_IT_IS};
+
+        ask_run(&ask);
+        assert_false(ask.usage.head_start_due);
+        ask_fini(&ask);
+    }
 }
 
-/* Control: with no place there is nothing to prepare. */
-static void control_no_place_no_head_start(void **state)
-{
-    const struct trial trial = {.files = {{"a.c", "#include <stdio.h>\nint a;\n"}}};
-    struct fixture own = *(struct fixture *)*state;
-    struct mw_isolate_options options = world_options(&(struct world){.toolchain = own.toolchain});
-    struct ask ask = {.fixture = &own, .trial = &trial};
-    char why[256] = "";
+/* ---- harm ---- */
 
-    assert_int_equal(mw_isolate_new(&own.isolate, &options, why, sizeof(why)), 0);
-    ask_run(&ask);
-    assert_int_equal(ask.prepared, -EINVAL);
-    assert_int_equal(ask.rc, 0);
-    assert_false(ask.usage.has_head_start);
-    mw_compile_result_fini(&ask.result);
-    mw_isolate_free(own.isolate);
+/* A source of the world's behind `header`; `text` is to be freed. */
+static struct trial behind(const struct trial *trial, const char *header, char **text)
+{
+    struct trial with = *trial;
+
+    if (asprintf(text, "#include <%s>\n%s", header, trial->files[0].text) < 0)
+        fail_msg("out of memory");
+    with.files[0].text = *text;
+    return with;
 }
 
-/* Broken when what a source does to a worker behind a prefix outlives that worker. */
-static void harm_ends_with_its_worker(void **state)
+/* Broken when what a source does to a worker behind a prefix is not limited as elsewhere, or
+ * outlives that worker. */
+static void limits_end_work_behind_a_prefix(void **state)
 {
-    static const struct trial endless = {
-        .files = {{"endless.c", "#include <stdio.h>\n"
-                                "int f(unsigned _BitInt(8388608) a) { return (int)(a * a); }"}}};
-    static const struct trial hungry = {
-        .files = {{"hungry.c", "#include <stdio.h>\nchar a[1ul << 31] = {1};\n"}}};
     static const struct {
         const struct trial *trial;
         struct mw_limits limits;
         int rc;
+        enum mw_limit hit;
     } cases[] = {
-        {&endless, {.wall_ns = 300 * WORLD_MS}, -ETIMEDOUT},
-        {&endless, {.cpu_ns = 200 * WORLD_MS}, -EDQUOT},
-        {&hungry, {.memory_bytes = 64u << 20}, -EDQUOT},
+        {&world_endless, {.wall_ns = 300 * WORLD_MS}, -ETIMEDOUT, MW_LIMIT_WALL},
+        {&world_endless, {.cpu_ns = 200 * WORLD_MS}, -EDQUOT, MW_LIMIT_CPU},
+        {&world_hungry, {.memory_bytes = 64u << 20}, -EDQUOT, MW_LIMIT_MEMORY},
+        {&world_hungry_bit_by_bit, {.memory_bytes = 64u << 20}, -EDQUOT, MW_LIMIT_MEMORY},
+        {&world_large, {.output_bytes = 1u << 20}, -EDQUOT, MW_LIMIT_OUTPUT},
     };
+    pid_t before;
 
+    check_no_difference(*state, &calm, PREPARED);
+    before = prefix_zygote();
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct ask ask = {.fixture = *state, .trial = cases[i].trial, .limits = cases[i].limits};
+        char *text;
+        struct trial trial = behind(cases[i].trial, "stdio.h", &text);
+        struct ask ask = {
+            .fixture = *state, .trial = &trial, .way = AS_IT_IS, .limits = cases[i].limits};
 
-        if (cases[i].limits.memory_bytes > 0 && SANITIZED)
-            continue;
-        ask_run(&ask);
-        assert_true(ask.usage.has_head_start);
-        assert_int_equal(ask.rc, cases[i].rc);
-        mw_compile_result_fini(&ask.result);
-        assert_null(trial_difference(*state, &trials[0]));
+        if (cases[i].hit != MW_LIMIT_MEMORY || !SANITIZED) {
+            ask_run(&ask);
+            assert_true(ask.usage.has_head_start);
+            assert_int_equal(ask.rc, cases[i].rc);
+            assert_int_equal(ask.usage.hit, cases[i].hit);
+            assert_null(ask.result.artifact);
+        }
+        free(text);
+        ask_fini(&ask);
+        check_no_difference(*state, &calm, AS_IT_IS);
     }
+    assert_int_equal(prefix_zygote(), before); /* all of them behind the same */
 }
 
-/* The prefix zygote among the children of `zygote`, awaited by its name; it has children. */
-static pid_t prefix_zygote(pid_t zygote)
+/* Broken when a bound on the output is the prefix's own. */
+static void output_limit_is_exact_behind_a_prefix(void **state)
 {
-    return world_worker_await(zygote, "mw-prefix");
+    char *text;
+    struct trial trial = behind(&world_large, "stdio.h", &text);
+    struct ask whole = {.fixture = *state, .trial = &trial}, exact = whole, less = whole;
+
+    ask_run(&whole);
+    assert_int_equal(whole.rc, 0);
+    exact.limits.output_bytes = whole.result.artifact_bytes;
+    ask_run(&exact);
+    assert_true(exact.usage.has_head_start);
+    assert_int_equal(exact.rc, 0);
+    assert_null(difference(&whole.result, &exact.result));
+    less.limits.output_bytes = whole.result.artifact_bytes - 1;
+    ask_run(&less);
+    assert_true(less.usage.has_head_start);
+    assert_int_equal(less.rc, -EDQUOT);
+    assert_int_equal(less.usage.output_bytes, whole.result.artifact_bytes);
+    ask_fini(&whole);
+    ask_fini(&exact);
+    ask_fini(&less);
+    free(text);
 }
+
+/* Broken when the end of the compiler is not told as elsewhere, or takes more along. */
+static void breakdowns_are_told_behind_a_prefix(void **state)
+{
+    char *texts[2];
+    const struct trial crashes = behind(&world_crashes, "stdio.h", &texts[0]);
+    const struct trial breaks = behind(&world_breaks, "stddef.h", &texts[1]);
+    struct ask asks[] = {{.fixture = *state, .trial = &crashes},
+                         {.fixture = *state, .trial = &breaks}};
+
+    for (size_t i = 0; i < COUNT(asks); i++) {
+        ask_run(&asks[i]);
+        assert_true(asks[i].usage.has_head_start);
+        assert_int_equal(asks[i].rc, 0);
+        assert_false(asks[i].result.ok);
+        free(texts[i]);
+    }
+    assert_int_equal(asks[0].usage.signal, SIGSEGV);
+    assert_true(says(&asks[0].result.diagnostics, "nest less deeply"));
+    assert_int_equal(asks[1].usage.signal, 0);
+    assert_true(says(&asks[1].result.diagnostics, "error in backend: Cannot select"));
+    assert_true(says(&asks[1].result.diagnostics, "the source itself has no errors"));
+    ask_fini(&asks[0]);
+    ask_fini(&asks[1]);
+    check_no_difference(*state, &calm, PREPARED);
+}
+
+/* Broken when a stop does not reach a worker behind a prefix. */
+static void stop_ends_a_compile_behind_a_prefix(void **state)
+{
+    struct mw_isolate_stop stop = {0};
+    char *text;
+    struct trial trial = behind(&world_endless, "stdio.h", &text);
+    struct ask ask = {.fixture = *state, .trial = &trial, .way = AS_IT_IS, .stop = &stop};
+    pid_t worker;
+
+    check_no_difference(*state, &calm, PREPARED);
+    ask_begin(&ask, "driver-stop");
+    worker = world_worker_await(prefix_zygote(), "driver-stop");
+    world_cpu_await(worker, 50);
+    mw_isolate_stop(&stop);
+    ask_join(&ask);
+    assert_int_equal(ask.rc, -ECANCELED);
+    assert_true(ask.usage.has_head_start);
+    assert_true(world_gone_await(worker));
+    mw_isolate_stop_fini(&stop);
+    ask_fini(&ask);
+    free(text);
+    check_no_difference(*state, &calm, AS_IT_IS);
+}
+
+/* Broken when a worker that somebody kills goes unanswered, or leaves its prefix without one. */
+static void a_killed_worker_is_answered_and_replaced(void **state)
+{
+    char *text;
+    struct trial trial = behind(&world_endless, "stdio.h", &text);
+    struct ask ask = {.fixture = *state, .trial = &trial, .way = AS_IT_IS};
+    struct world_processes waiting;
+    pid_t worker;
+
+    check_no_difference(*state, &calm, PREPARED);
+    ask_begin(&ask, "driver-kill");
+    worker = world_worker_await(prefix_zygote(), "driver-kill");
+    world_cpu_await(worker, 20);
+    assert_int_equal(kill(worker, SIGKILL), 0);
+    ask_join(&ask);
+    assert_int_equal(ask.rc, 0);
+    assert_int_equal(ask.usage.signal, SIGKILL);
+    ask_fini(&ask);
+    free(text);
+    waiting = world_children(prefix_zygote());
+    for (size_t i = 0; i < waiting.count; i++)
+        (void)kill(waiting.pids[i], SIGKILL);
+    check_no_difference(*state, &calm, AS_IT_IS);
+}
+
+/* Broken when a worker that took its heap for itself while it waited, or one that was needed before
+ * it could, compiles anything else, or has other limits. */
+static void waiting_changes_nothing(void **state)
+{
+    static const struct trial words = {
+        .files = {{"words.cc", "#include <map>\n#include <string>\n"
+                               "std::map<std::string, std::map<int, std::string>> words;\n"
+                               "int f(int a) { return words[\"a\"][a].size(); }\n"}},
+        .args = {"-O1"},
+    };
+    char *text;
+    struct trial hungry = behind(&world_hungry_bit_by_bit, "stdio.h", &text);
+    struct ask first = {.fixture = *state, .trial = &words};
+
+    assert_null(ask_difference(&first));
+    check_no_difference(*state, &calm, PREPARED);
+    for (unsigned round = 0; round < 6; round++) {
+        struct ask asks[] = {{.fixture = *state, .trial = &words, .way = AS_IT_IS},
+                             {.fixture = *state,
+                              .trial = &hungry,
+                              .way = AS_IT_IS,
+                              .limits = {.memory_bytes = 64u << 20}}};
+
+        if (round % 2 > 0) /* long enough for most to settle; whether they do is no matter */
+            (void)usleep(100000);
+        ask_run(&asks[0]);
+        assert_true(asks[0].usage.has_head_start);
+        assert_null(difference(&first.result, &asks[0].result));
+        if (!SANITIZED) {
+            ask_run(&asks[1]);
+            assert_true(asks[1].usage.has_head_start);
+            assert_int_equal(asks[1].rc, -EDQUOT);
+            assert_int_equal(asks[1].usage.hit, MW_LIMIT_MEMORY);
+        }
+        ask_fini(&asks[0]);
+        ask_fini(&asks[1]);
+    }
+    ask_fini(&first);
+    free(text);
+}
+
+/* ---- deaths of zygotes ---- */
 
 /* Broken when a compile fails because a zygote died, or when a dead one's place stays taken. */
-static void a_dead_prefix_zygote_is_done_without(void **state)
+static void a_dead_zygote_is_done_without(void **state)
 {
-    struct fixture own = *(struct fixture *)*state;
-    struct mw_isolate_options options = world_options(&(struct world){.toolchain = own.toolchain});
-    pid_t other = world_zygote();
+    for (unsigned is_prefixs = 0; is_prefixs < 2; is_prefixs++) {
+        struct ask before = {.fixture = *state, .trial = &calm};
+        struct ask after = {.fixture = *state, .trial = &calm, .way = AS_IT_IS};
+        pid_t prefixs, victim;
 
-    options.head_starts = 2;
-    for (unsigned is_first = 0; is_first < 2; is_first++) {
-        struct ask before = {.fixture = &own, .trial = &trials[0]};
-        struct ask after = {.fixture = &own, .trial = &trials[0], .unprepared = true};
-        struct world_processes zygotes;
-        struct mw_isolate_stats stats;
-        char why[256] = "";
-        pid_t zygote, victim;
-
-        assert_int_equal(mw_isolate_new(&own.isolate, &options, why, sizeof(why)), 0);
-        zygotes = world_children(getpid());
-        assert_int_equal(zygotes.count, 2);
-        zygote = zygotes.pids[zygotes.pids[0] == other];
         ask_run(&before);
         assert_true(before.usage.has_head_start);
-        victim = is_first ? zygote : prefix_zygote(zygote);
+        assert_int_equal(stats_of(*state).head_starts, 1);
+        prefixs = prefix_zygote();
+        victim = is_prefixs ? prefixs : world_zygote();
         assert_int_equal(kill(victim, SIGKILL), 0);
         assert_true(world_gone_await(victim));
+        assert_true(world_gone_await(prefixs)); /* it goes with the zygote */
         ask_run(&after);
         assert_int_equal(after.rc, 0);
         assert_false(after.usage.has_head_start);
         assert_null(difference(&before.result, &after.result));
-        mw_isolate_snapshot(own.isolate, &stats);
-        assert_int_equal(stats.head_starts, 0);
-        mw_compile_result_fini(&before.result);
-        mw_compile_result_fini(&after.result);
-        assert_null(trial_difference(&own, &trials[0]));
-        mw_isolate_free(own.isolate);
+        assert_int_equal(stats_of(*state).head_starts, 0);
+        ask_fini(&before);
+        ask_fini(&after);
+        check_no_difference(*state, &calm, PREPARED);
+        assert_true(isolate_end(*state));
+        isolate_begin(*state, PLACES);
     }
+}
+
+/* Broken when a prefix that cannot be read holds a place, a process, or whoever waits for it. */
+static void what_cannot_be_prepared_leaves_nothing(void **state)
+{
+    static const struct {
+        const char *prefix;
+        struct mw_limits limits;
+        int rc;
+    } cases[] = {
+        {"#include <no-such-header.h>\n", {0}, -EAGAIN},
+        {"#include <stdio.h>\n#include <no-such-header.h>\n", {0}, -EAGAIN},
+        {"#include <no-such-header.h>\n#include <stdio.h>\n", {0}, -EAGAIN},
+        {NULL, {.wall_ns = 1}, -ETIMEDOUT},
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct ask ask = {.fixture = *state,
+                          .trial = &calm,
+                          .prefix = cases[i].prefix,
+                          .prepare_limits = cases[i].limits};
+
+        ask_run(&ask);
+        assert_int_equal(ask.prepared, cases[i].rc);
+        assert_int_equal(ask.rc, 0);
+        assert_false(ask.usage.has_head_start);
+        assert_int_equal(stats_of(*state).head_starts, 0);
+        ask_fini(&ask);
+        /* More than wait: so the zygote has heard of the prefix when the last of these ends. */
+        for (unsigned use = 0; use < 3; use++)
+            world_check_compiles(((struct fixture *)*state)->world, &calm);
+        assert_true(no_prefix_zygote_await());
+    }
+    check_no_difference(*state, &calm, PREPARED);
+}
+
+/* ---- many at once ---- */
+
+struct crowd {
+    struct fixture *fixture;
+    const struct mw_compile_result *wanted; /* one for each of crowd_trials */
+    pthread_t thread;
+    unsigned first, wrong, had;
+};
+
+static const struct trial crowd_trials[] = {
+    {.files = {{"calm.c", "#include <stdio.h>\nint a;\n"}}},
+    {.files = {{"crowd.c", "#include <time.h>\nint b(void) { return time(0); }\n"}}},
+};
+
+static void *crowd_thread(void *arg)
+{
+    struct crowd *crowd = arg;
+
+    for (unsigned i = 0; i < 8; i++) {
+        size_t which = (crowd->first + i) % COUNT(crowd_trials);
+        struct ask ask = {
+            .fixture = crowd->fixture, .trial = &crowd_trials[which], .way = AS_IT_IS};
+
+        ask_run(&ask);
+        crowd->wrong += ask.rc != 0 || difference(&ask.result, &crowd->wanted[which]) != NULL;
+        crowd->had += ask.usage.has_head_start;
+        ask_fini(&ask);
+    }
+    return NULL;
+}
+
+/* Broken when threads that compile at once, more than workers wait, get one another's answers. */
+static void threads_compile_behind_prefixes_at_once(void **state)
+{
+    struct ask wanted[COUNT(crowd_trials)];
+    struct mw_compile_result results[COUNT(crowd_trials)];
+    struct crowd crowds[6];
+
+    for (size_t i = 0; i < COUNT(wanted); i++) {
+        check_no_difference(*state, &crowd_trials[i], PREPARED);
+        wanted[i] = (struct ask){.fixture = *state, .trial = &crowd_trials[i], .way = ALONE};
+        ask_run(&wanted[i]);
+        results[i] = wanted[i].result;
+    }
+    for (unsigned i = 0; i < COUNT(crowds); i++) {
+        crowds[i] = (struct crowd){.fixture = *state, .wanted = results, .first = i};
+        assert_int_equal(pthread_create(&crowds[i].thread, NULL, crowd_thread, &crowds[i]), 0);
+    }
+    for (unsigned i = 0; i < COUNT(crowds); i++) {
+        assert_int_equal(pthread_join(crowds[i].thread, NULL), 0);
+        assert_int_equal(crowds[i].wrong, 0);
+        assert_int_equal(crowds[i].had, 8);
+    }
+    assert_int_equal(stats_of(*state).running, 0);
+    for (size_t i = 0; i < COUNT(wanted); i++)
+        ask_fini(&wanted[i]);
+}
+
+/* ---- all tests ---- */
+
+static size_t descriptors(const struct fixture *fixture)
+{
+    struct mw_preambles_stats stats;
+
+    mw_preambles_snapshot(fixture->preambles, &stats);
+    return world_descriptors() - (size_t)stats.kept; /* each is a file in memory */
+}
+
+static int isolate_setup(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture->descriptors = descriptors(fixture);
+    isolate_begin(fixture, PLACES);
+    return 0;
+}
+
+/* Broken when anything is left behind, by any test. */
+static int isolate_teardown(void **state)
+{
+    struct fixture *fixture = *state;
+
+    assert_true(isolate_end(fixture));
+    assert_int_equal(descriptors(fixture), fixture->descriptors);
+    return 0;
 }
 
 static int setup(void **state)
 {
     static struct fixture fixture;
-    struct mw_isolate_options options;
-    char why[256] = "";
-    void *toolchain = NULL;
+    void *world = NULL;
 
-    if (trial_setup(&toolchain))
+    uint8_t stamp[MW_TOOLCHAIN_STAMP_BYTES];
+
+    if (world_setup(&world) || mw_preambles_new(&fixture.preambles, 0))
         return -1;
-    fixture.toolchain = toolchain;
-    options = world_options(&(struct world){.toolchain = toolchain});
-    options.head_starts = MW_ISOLATE_HEAD_STARTS_MAX;
-    if (mw_preambles_new(&fixture.preambles, 0) ||
-        mw_isolate_new(&fixture.isolate, &options, why, sizeof(why))) {
-        print_error("%s\n", why);
+    fixture.world = world;
+    /* It begins to watch its files here, not in a test. */
+    if (mw_toolchain_stamp((void *)fixture.world->toolchain, stamp))
         return -1;
-    }
+    mw_isolate_free(fixture.world->isolate); /* each test has its own */
+    fixture.world->isolate = NULL;
     *state = &fixture;
     return 0;
 }
@@ -456,28 +970,39 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    void *toolchain;
+    void *world;
 
     if (!fixture) /* it could not be set up */
         return 0;
-    toolchain = (void *)fixture->toolchain;
-    mw_isolate_free(fixture->isolate);
+    world = fixture->world;
     mw_preambles_free(fixture->preambles);
-    return trial_teardown(&toolchain);
+    return world_teardown(&world);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_differs_behind_a_prefix),
-        cmocka_unit_test(control_differences_are_seen),
-        cmocka_unit_test(other_requests_get_none),
-        cmocka_unit_test(it_is_due_after_some_uses),
-        cmocka_unit_test(places_are_bounded),
-        cmocka_unit_test(control_no_place_no_head_start),
-        cmocka_unit_test(harm_ends_with_its_worker),
-        cmocka_unit_test(a_dead_prefix_zygote_is_done_without),
+#define TEST(name) cmocka_unit_test_setup_teardown(name, isolate_setup, isolate_teardown)
+    static const struct CMUnitTest tests[] = {
+        TEST(outputs_do_not_differ),
+        TEST(texts_do_not_differ),
+        TEST(complaints_do_not_differ),
+        TEST(the_largest_main_file_has_one),
+        TEST(control_differences_are_seen),
+        TEST(control_no_place_no_head_start),
+        TEST(other_requests_get_none),
+        TEST(it_is_due_after_some_uses),
+        TEST(places_are_bounded),
+        TEST(limits_end_work_behind_a_prefix),
+        TEST(output_limit_is_exact_behind_a_prefix),
+        TEST(breakdowns_are_told_behind_a_prefix),
+        TEST(stop_ends_a_compile_behind_a_prefix),
+        TEST(a_killed_worker_is_answered_and_replaced),
+        TEST(waiting_changes_nothing),
+        TEST(a_dead_zygote_is_done_without),
+        TEST(what_cannot_be_prepared_leaves_nothing),
+        TEST(threads_compile_behind_prefixes_at_once),
     };
+#undef TEST
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }

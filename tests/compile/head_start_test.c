@@ -428,7 +428,7 @@ static void the_largest_main_file_has_one(void **state)
     struct ask over = {.fixture = *state, .trial = &trial};
 
     memset(text + strlen(text), ' ', MAIN_BYTES_MAX - strlen(text));
-    memcpy(text + MAIN_BYTES_MAX - strlen(end), end, strlen(end));
+    (void)snprintf(text + MAIN_BYTES_MAX - strlen(end), sizeof(end), "%s", end);
     check_no_difference(*state, &trial, PREPARED);
     text[MAIN_BYTES_MAX] = '}';
     assert_string_equal(ask_difference(&over), "there was no head start");

@@ -460,6 +460,18 @@ class Cancel : public llvm::OptPassGate
     bool seen = false;
 };
 
+/* A lexer that begins behind a prefix would take a guard there for one of the whole file. */
+void forget_guard(clang::Lexer &lexer)
+{
+    struct Opened : clang::Lexer {
+        static constexpr clang::MultipleIncludeOpt clang::PreprocessorLexer::*guard()
+        {
+            return &Opened::MIOpt;
+        }
+    };
+    (lexer.*Opened::guard()).Invalidate();
+}
+
 /* See mw_bridge_pause_after_prefix. The main file's place is taken by the prefix, in a buffer with
  * room for any rest. When the last header of the prefix has been read, clang's lexer of the main
  * file is made anew, over the text of the real one and behind the includes in it; whatever else
@@ -556,16 +568,21 @@ class HeadStart
         clang::SourceManager &sources = compiler.getSourceManager();
         clang::Preprocessor &preprocessor = compiler.getPreprocessor();
         clang::FileID file = sources.getMainFileID();
+        /* Known by its entry, so that a file which includes itself is known again. */
+        clang::FileID twin = sources.createFileID(entry, {}, clang::SrcMgr::C_User);
         auto &content = const_cast<clang::SrcMgr::ContentCache &>(
-            sources.getSLocEntry(file).getFile().getContentCache());
-        content.OrigEntry = content.ContentsEntry = entry;
+            sources.getSLocEntry(twin).getFile().getContentCache());
         content.setBuffer(copy(main));
-        content.SourceLineCache = {};
+        auto &place = const_cast<clang::SrcMgr::SLocEntry &>(sources.getSLocEntry(file));
+        place = clang::SrcMgr::SLocEntry::get(
+            place.getOffset(),
+            clang::SrcMgr::FileInfo::get({}, content, clang::SrcMgr::C_User, entry.getName()));
         preprocessor.markIncluded(entry);
         auto *lexer = static_cast<clang::Lexer *>(preprocessor.getCurrentFileLexer());
         lexer->~Lexer();
         new (lexer) clang::Lexer(file, *content.getBufferIfLoaded(), preprocessor);
         lexer->seek(covers_bytes, main.data[covers_bytes - 1] == '\n');
+        forget_guard(*lexer);
     }
 
     void replace_name(clang::CompilerInstance &compiler, StringRef main)
@@ -1042,6 +1059,8 @@ class Watch : public clang::PPCallbacks
                      clang::FileID left) override
     {
         cancel.poll(compiler.getDiagnostics(), compiler.getPreprocessorOpts());
+        if (reason == EnterFile)
+            main_entered(at);
         if (reason == ExitFile && left != compiler.getPreprocessor().getPredefinesFileID())
             head_start.header_done(at, compiler);
     }
@@ -1065,6 +1084,16 @@ class Watch : public clang::PPCallbacks
     }
 
   private:
+    /* The lexer begins behind the preamble, if there is one. */
+    void main_entered(SourceLocation at)
+    {
+        const clang::SourceManager &sources = compiler.getSourceManager();
+        clang::Preprocessor &preprocessor = compiler.getPreprocessor();
+        if (compiler.getPreprocessorOpts().PrecompiledPreambleBytes.first > 0 &&
+            sources.getFileID(at) == sources.getMainFileID())
+            forget_guard(*static_cast<clang::Lexer *>(preprocessor.getCurrentFileLexer()));
+    }
+
     mw_bridge_result &result;
     Cancel &cancel;
     HeadStart &head_start;

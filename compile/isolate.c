@@ -508,7 +508,7 @@ static int attempt(struct call *call)
         mw_worker_drop(call->pool, call->worker);
     /* Now, not before: a worker that warms up takes CPU from one that compiles. */
     mw_worker_pool_refill(call->pool, &call->scheduling);
-    pool_release(call, false);
+    pool_release(call, ending == LOST); /* whose other workers are dying as well */
     return rc;
 }
 

@@ -91,6 +91,11 @@ const struct head_start_sample head_start_texts[] = {
                           "#include <stdio.h>\n#ifndef AGAIN\n#define AGAIN\n#include \"self.c\"\n"
                           "int f(void) { return N + __COUNTER__; }\n#else\n"
                           "enum { N = __INCLUDE_LEVEL__ * 8 + __COUNTER__ };\n#endif\n"}}}},
+    {.trial = {.files = {{"named.c", "#include <stdio.h>\n#ifndef AGAIN\n#define AGAIN\n"
+                                     "#include \"named.c\"\n#else\n"
+                                     "const char *a = __FILE__;\n#endif\n"}}}},
+    {.trial = {.files = {{"guards.c", "#include <stdio.h>\n#ifndef GUARD_OF_THIS\n"
+                                      "#define GUARD_OF_THAT\nint a;\n#endif\n"}}}},
     {.trial = {.files = {{"import.c",
                           "#include <stdio.h>\n#import \"import.c\"\nint a = __COUNTER__;\n"}}}},
     {.trial = {.files = {{"src/own.c", "#include <stdio.h>\n#include \"own.h\"\n#include <math.h>\n"
@@ -167,6 +172,10 @@ const struct head_start_sample head_start_complaints[] = {
     TELL("warning.c", "#include <stdio.h>\n#warning so\n#pragma message \"it\"\nint a;\n", "so"),
     TELL("absent.c", "#include <stdio.h>\nint a;\n#include <none.h>\n", "file not found"),
     TELL("hint.c", "#include <stdio.h>\ndouble f(double a) { return fabs(a); }\n", "<math.h>"),
+    TELL("self.c",
+         "#include <stdio.h>\n#ifndef AGAIN\n#define AGAIN\n\n#include \"self.c\"\n#else\n"
+         "int a = \"a\";\n#endif\n",
+         "incompatible pointer to integer"),
     TELL("packs.c", "#include <stdio.h>\n#pragma pack(push, 1)\nint a;\n", "unterminated '#pragma"),
     TELL("guess.c",
          "#include <stdio.h>\nint a[];\nstatic int f(void);\nint g(void) { return f(); }"

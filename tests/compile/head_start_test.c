@@ -827,6 +827,42 @@ static void a_dead_zygote_is_done_without(void **state)
     }
 }
 
+/* Broken when the end of a prefix zygote takes a request along. */
+static void a_request_is_tried_again_without_its_prefix_zygote(void **state)
+{
+    struct fixture *fixture = *state;
+    char *text;
+    struct trial trial = behind(&world_endless, "stdio.h", &text);
+
+    for (unsigned round = 0; round < 40; round++) {
+        struct mw_isolate_stop stop = {0};
+        struct ask ask = {.fixture = fixture, .trial = &trial, .way = AS_IT_IS, .stop = &stop};
+        uint64_t retries = stats_of(fixture).retries;
+        pid_t victim, worker;
+
+        check_no_difference(fixture, &calm, PREPARED);
+        victim = prefix_zygote();
+        ask_begin(&ask, "driver-again");
+        worker = world_worker_await(victim, "driver-again");
+        world_cpu_await(worker, 20);
+        assert_int_equal(kill(victim, SIGKILL), 0);
+        assert_true(world_gone_await(worker));
+        worker = world_worker_await(world_zygote(), "driver-again");
+        assert_int_equal(stats_of(fixture).retries, retries + 1);
+        assert_int_equal(stats_of(fixture).zygote_restarts, 0);
+        mw_isolate_stop(&stop);
+        ask_join(&ask);
+        assert_int_equal(ask.rc, -ECANCELED);
+        assert_false(ask.usage.has_head_start);
+        assert_true(world_gone_await(worker));
+        assert_int_equal(stats_of(fixture).head_starts, 0);
+        mw_isolate_stop_fini(&stop);
+        ask_fini(&ask);
+    }
+    free(text);
+    check_no_difference(fixture, &calm, PREPARED);
+}
+
 /* Broken when a prefix that cannot be read holds a place, a process, or whoever waits for it. */
 static void what_cannot_be_prepared_leaves_nothing(void **state)
 {
@@ -999,6 +1035,7 @@ int main(void)
         TEST(a_killed_worker_is_answered_and_replaced),
         TEST(waiting_changes_nothing),
         TEST(a_dead_zygote_is_done_without),
+        TEST(a_request_is_tried_again_without_its_prefix_zygote),
         TEST(what_cannot_be_prepared_leaves_nothing),
         TEST(threads_compile_behind_prefixes_at_once),
     };

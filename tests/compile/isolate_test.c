@@ -681,7 +681,6 @@ static void zygote_uses_huge_pages_where_wanted(void **state)
     }
 }
 
-/* Breaks when a host is not told why isolation does not start. */
 static bool children_await(pid_t parent, size_t count)
 {
     for (unsigned looks = 0; looks < 2000; looks++) {
@@ -723,6 +722,7 @@ static void many_workers_wait_at_once(void **state)
         mw_isolate_free(own[i].isolate);
 }
 
+/* Breaks when a host is not told why isolation does not start. */
 static void start_without_a_worker_says_why(void **state)
 {
     struct mw_isolate_options options = world_options(*state);

@@ -460,6 +460,14 @@ class Cancel : public llvm::OptPassGate
     bool seen = false;
 };
 
+/* Of the same kind as the one that the driver was asked about. */
+void name_main_file(clang::CompilerInvocation &made, StringRef main)
+{
+    clang::FrontendInputFile &input = made.getFrontendOpts().Inputs[0];
+    input = clang::FrontendInputFile(main, input.getKind(), input.isSystem());
+    made.getCodeGenOpts().MainFileName = llvm::sys::path::filename(main).str();
+}
+
 /* A lexer that begins behind a prefix would take a guard there for one of the whole file. */
 void forget_guard(clang::Lexer &lexer)
 {
@@ -503,9 +511,9 @@ class HeadStart
     }
 
     /* The driver has looked at the name, whose ending tells the language. */
-    void use(clang::FrontendOptions &options) const
+    void use(clang::CompilerInvocation &made) const
     {
-        rename(options, prefix_path);
+        name_main_file(made, prefix_path);
     }
 
     /* Of the main file the byte at `offset` is one of the prefix: where no other text was, though
@@ -587,18 +595,11 @@ class HeadStart
 
     void replace_name(clang::CompilerInstance &compiler, StringRef main)
     {
-        rename(compiler.getFrontendOpts(), main);
-        compiler.getCodeGenOpts().MainFileName = llvm::sys::path::filename(main).str();
+        name_main_file(compiler.getInvocation(), main);
         if (!generator)
             return;
         generator->GetModule()->setModuleIdentifier(main);
         generator->GetModule()->setSourceFileName(main);
-    }
-
-    static void rename(clang::FrontendOptions &options, StringRef main)
-    {
-        clang::FrontendInputFile &input = options.Inputs[0];
-        input = clang::FrontendInputFile(main, input.getKind(), input.isSystem());
     }
 
     static std::unique_ptr<llvm::MemoryBuffer> copy(const mw_source_file &file)
@@ -1425,9 +1426,7 @@ std::shared_ptr<clang::CompilerInvocation> Run::ask_driver()
     question += llvm::sys::path::extension(job.main);
     if (Answers::Invocation known = answers().find(question, *view)) {
         auto made = std::make_shared<clang::CompilerInvocation>(*known);
-        clang::FrontendInputFile &input = made->getFrontendOpts().Inputs[0];
-        input = clang::FrontendInputFile(job.main, input.getKind(), input.isSystem());
-        made->getCodeGenOpts().MainFileName = llvm::sys::path::filename(job.main).str();
+        name_main_file(*made, job.main);
         return made;
     }
     llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> options(
@@ -1463,7 +1462,7 @@ std::shared_ptr<clang::CompilerInvocation> Run::invocation()
     if (job.preamble)
         use_preamble(*made);
     if (head_start.is_wanted())
-        head_start.use(made->getFrontendOpts());
+        head_start.use(*made);
     /* As clang does for remarks: instructions know their places, and nobody writes them down. */
     if (wants(MW_EXTRA_REMARKS) && code.getDebugInfo() == llvm::codegenoptions::NoDebugInfo)
         code.setDebugInfo(llvm::codegenoptions::LocTrackingOnly);

@@ -547,20 +547,12 @@ static void pool_release(struct call *call, bool is_dead)
         mw_head_starts_release(call->isolate->head_starts, call->pool, is_dead);
 }
 
-static const struct mw_source_file *main_of(const struct mw_compile_request *request)
-{
-    for (size_t i = 0; i < request->file_count; i++)
-        if (strcmp(request->files[i].name, request->main) == 0)
-            return &request->files[i];
-    return NULL;
-}
-
 /* What all requests have in common that a worker behind a prefix can go on with, or NULL. */
 static char *head_start_key(const struct mw_isolate *isolate, const struct mw_options *options,
                             const struct mw_compile_request *request)
 {
     const struct mw_preamble_use *preamble = request->preamble;
-    const struct mw_source_file *main = main_of(request);
+    const struct mw_source_file *main = mw_request_main(request);
     const char *ending = strrchr(request->main, '.');
     char *key;
 

@@ -471,18 +471,10 @@ static bool args_read(struct subject *subject, const struct mw_options *options,
     return true;
 }
 
-static const struct mw_source_file *main_of(const struct mw_compile_request *request)
-{
-    for (size_t i = 0; i < request->file_count; i++)
-        if (strcmp(request->files[i].name, request->main) == 0)
-            return &request->files[i];
-    return NULL;
-}
-
 static bool subject_read(struct subject *subject, const struct mw_options *options,
                          const struct mw_compile_request *request)
 {
-    const struct mw_source_file *file = main_of(request);
+    const struct mw_source_file *file = mw_request_main(request);
     bool is_old_c;
 
     subject->language = language_of(options);

@@ -70,6 +70,14 @@ int mw_request_check(const struct mw_compile_request *request, struct mw_refusal
     return check_args("args", request->args, request->arg_count, MW_REQUEST_ARGS_MAX, refusal);
 }
 
+const struct mw_source_file *mw_request_main(const struct mw_compile_request *request)
+{
+    for (size_t i = 0; i < request->file_count; i++)
+        if (strcmp(request->files[i].name, request->main) == 0)
+            return &request->files[i];
+    return NULL;
+}
+
 const char *mw_emit_kind_name(enum mw_emit_kind kind)
 {
     return (unsigned)kind < MW_EMIT_KINDS ? emit_kinds[kind].name : "unknown";

@@ -100,6 +100,9 @@ struct mw_compile_request {
  * Returns 0; -EINVAL or -E2BIG with `refusal` filled; -ENOMEM. Runs on: any thread. */
 int mw_request_check(const struct mw_compile_request *request, struct mw_refusal *refusal);
 
+/* The main file among those of the request, or NULL. Runs on: any thread. */
+const struct mw_source_file *mw_request_main(const struct mw_compile_request *request);
+
 /* "object", "asm", "llvm-ir", "bitcode", "preprocessed", "ast", "ast-json", "none", and the ending
  * of such a file (".o", ".s", ".ll", ".bc", ".i", ".ast", ".json", ""). Static text. */
 const char *mw_emit_kind_name(enum mw_emit_kind kind);

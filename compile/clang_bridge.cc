@@ -281,6 +281,18 @@ class View : public vfs::FileSystem
         memory->addFile(name, 0, std::move(text));
     }
 
+    /* The same, as it was given. The lexer wants a NUL at the end, so a copy. False when memory
+     * runs out. */
+    bool add(const mw_source_file &file)
+    {
+        auto text =
+            llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
+        if (!text)
+            return false;
+        add(file.name, std::move(text));
+        return true;
+    }
+
     bool holds(const std::string &place) const
     {
         return memory->exists(place);
@@ -556,31 +568,28 @@ class HeadStart
         pause.fn(pause.user, &rest);
         view.start_over({name, prefix_path});
         for (size_t i = 0; i < rest.file_count; i++)
-            view.add(rest.files[i].name, copy(rest.files[i]));
-        auto *main =
-            std::find_if(rest.files, rest.files + rest.file_count, [&](const mw_source_file &file) {
-                return StringRef(file.name) == rest.main;
-            });
+            if (!view.add(rest.files[i]))
+                llvm::report_bad_alloc_error("the rest of a compile");
         auto entry = compiler.getFileManager().getOptionalFileRef(rest.main);
-        if (!entry || main == rest.files + rest.file_count ||
-            main->bytes > MW_BRIDGE_REST_BYTES_MAX || rest.covers_bytes > main->bytes)
-            llvm::report_fatal_error("the rest does not go with its prefix");
-        (void)view.openFileForRead(rest.main); /* to be noted as read */
-        replace_text(compiler, *entry, *main, rest.covers_bytes);
+        if (!entry)
+            not_the_rest();
+        replace_text(compiler, *entry, rest.covers_bytes);
         replace_name(compiler, rest.main);
     }
 
     void replace_text(clang::CompilerInstance &compiler, clang::FileEntryRef entry,
-                      const mw_source_file &main, size_t covers_bytes)
+                      size_t covers_bytes)
     {
         clang::SourceManager &sources = compiler.getSourceManager();
         clang::Preprocessor &preprocessor = compiler.getPreprocessor();
         clang::FileID file = sources.getMainFileID();
         /* Known by its entry, so that a file which includes itself is known again. */
         clang::FileID twin = sources.createFileID(entry, {}, clang::SrcMgr::C_User);
+        llvm::MemoryBufferRef text = sources.getBufferOrFake(twin);
+        if (text.getBufferSize() > MW_BRIDGE_REST_BYTES_MAX || covers_bytes > text.getBufferSize())
+            not_the_rest();
         auto &content = const_cast<clang::SrcMgr::ContentCache &>(
             sources.getSLocEntry(twin).getFile().getContentCache());
-        content.setBuffer(copy(main));
         auto &place = const_cast<clang::SrcMgr::SLocEntry &>(sources.getSLocEntry(file));
         place = clang::SrcMgr::SLocEntry::get(
             place.getOffset(),
@@ -588,9 +597,14 @@ class HeadStart
         preprocessor.markIncluded(entry);
         auto *lexer = static_cast<clang::Lexer *>(preprocessor.getCurrentFileLexer());
         lexer->~Lexer();
-        new (lexer) clang::Lexer(file, *content.getBufferIfLoaded(), preprocessor);
-        lexer->seek(covers_bytes, main.data[covers_bytes - 1] == '\n');
+        new (lexer) clang::Lexer(file, text, preprocessor);
+        lexer->seek(covers_bytes, text.getBufferStart()[covers_bytes - 1] == '\n');
         forget_guard(*lexer);
+    }
+
+    [[noreturn]] static void not_the_rest()
+    {
+        llvm::report_fatal_error("the rest does not go with its prefix");
     }
 
     void replace_name(clang::CompilerInstance &compiler, StringRef main)
@@ -600,11 +614,6 @@ class HeadStart
             return;
         generator->GetModule()->setModuleIdentifier(main);
         generator->GetModule()->setSourceFileName(main);
-    }
-
-    static std::unique_ptr<llvm::MemoryBuffer> copy(const mw_source_file &file)
-    {
-        return llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
     }
 
     static thread_local Pause next_pause;
@@ -1370,12 +1379,8 @@ bool Run::add_files()
 {
     for (size_t i = 0; i < job.file_count; i++) {
         const mw_source_file &file = job.files[i];
-        /* A copy, because the lexer wants a NUL at the end. */
-        auto text =
-            llvm::MemoryBuffer::getMemBufferCopy(StringRef(file.data, file.bytes), file.name);
-        if (!text || (head_start.is_wanted() && !head_start.begin(file)))
+        if (!view->add(file) || (head_start.is_wanted() && !head_start.begin(file)))
             return false;
-        view->add(file.name, std::move(text));
     }
     if (job.preamble && job.preamble->bytes)
         view->add_preamble(*job.preamble);

@@ -74,6 +74,7 @@ int mw_manifest_base_at(struct mw_key *base, const struct mw_toolchain *toolchai
                         const struct mw_options *options, const struct mw_compile_request *request)
 {
     const char *const *dirs = mw_toolchain_dirs(toolchain, NULL);
+    const struct mw_source_file *main = mw_request_main(request);
     struct mw_compile_request alone = *request;
 
     for (size_t i = 0; dirs[i]; i++) {
@@ -81,10 +82,8 @@ int mw_manifest_base_at(struct mw_key *base, const struct mw_toolchain *toolchai
             return -ENOTSUP;
     }
     alone.file_count = 1;
-    for (size_t i = 0; i < request->file_count; i++) {
-        if (strcmp(request->files[i].name, request->main) == 0)
-            alone.files = &request->files[i];
-    }
+    if (main)
+        alone.files = main;
     return mw_key_compute_as(base, BASE_SCHEME, toolchain, stamp, options, &alone);
 }
 

@@ -278,22 +278,6 @@ static void check_no_difference(struct fixture *fixture, const struct trial *tri
 
 /* ---- processes ---- */
 
-static bool is_called(pid_t pid, const char *name)
-{
-    char path[64], text[32] = "";
-    FILE *file;
-
-    (void)snprintf(path, sizeof(path), "/proc/%ld/comm", (long)pid);
-    file = fopen(path, "re");
-    if (!file)
-        return false;
-    if (!fgets(text, sizeof(text), file))
-        text[0] = '\0';
-    (void)fclose(file);
-    text[strcspn(text, "\n")] = '\0';
-    return strcmp(text, name) == 0;
-}
-
 static pid_t prefix_zygote(void)
 {
     return world_worker_await(world_zygote(), "mw-prefix");
@@ -307,7 +291,7 @@ static bool no_prefix_zygote_await(void)
         size_t count = 0;
 
         for (size_t i = 0; i < children.count; i++)
-            count += is_called(children.pids[i], "mw-prefix");
+            count += world_is_called(children.pids[i], "mw-prefix");
         if (count == 0)
             return true;
         (void)usleep(10000);

@@ -312,6 +312,13 @@ void world_cpu_await(pid_t pid, unsigned ms)
     fail_msg("process %ld does not compute", (long)pid);
 }
 
+bool world_is_called(pid_t pid, const char *name)
+{
+    struct stat_line line;
+
+    return stat_read(pid, &line) && strcmp(line.name, name) == 0;
+}
+
 bool world_gone_await(pid_t pid)
 {
     struct stat_line line;

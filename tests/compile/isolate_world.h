@@ -69,6 +69,9 @@ struct world_processes world_children(pid_t parent);
 pid_t world_zygote(void);
 pid_t world_worker_await(pid_t zygote, const char *name);
 
+/* False as well when it is gone. */
+bool world_is_called(pid_t pid, const char *name);
+
 /* The pages that a process has touched for the first time, ever. 0 when it is gone. */
 unsigned long world_faults(pid_t pid);
 
